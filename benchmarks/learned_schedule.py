@@ -55,7 +55,7 @@ def print_times(kappa: float) -> None:
         return learned_schedules(network, scenario, rounds, bits, seconds_per_joule=kappa)
 
     def in_torch(number: int) -> object:
-        with mock.patch("feduplink.scheduling.learned._FEW", 0):
+        with mock.patch("feduplink.scheduling.learned._MAX_SINGLE_ROUNDS", 0):
             return learned(number, 1)
 
     learned(0, 1), in_torch(0)

@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from interface_inventory import inventory
 from same_results_jobs import EXPLAINED, JOBS, RENAMED
 from same_results_outputs import SKIPPED, Array, Text, contents, flat
@@ -39,17 +41,25 @@ _MOST_SHOWN = 40
 
 @dataclass(frozen=True)
 class Difference:
-    """One place at which two outputs differ, and how."""
+    """One place at which two outputs differ, and how.
+
+    Attributes:
+        place: ``JOB/FILE#PLACE``, for texts with " (words)" or " (numbers)".
+        how: in words.
+        size: of a difference of numbers: the largest absolute one over the largest number.
+    """
 
     place: str
     how: str
+    size: float | None = None
 
     @property
     def reason(self) -> str | None:
-        """Why this is intended, if it is declared."""
-        for pattern, reason in EXPLAINED:
-            if re.fullmatch(pattern, self.place):
-                return reason
+        """Why this is intended, if it is declared and no larger than declared."""
+        for entry in EXPLAINED:
+            small = entry.within is None or (self.size is not None and self.size <= entry.within)
+            if small and re.fullmatch(entry.pattern, self.place, re.DOTALL):
+                return entry.reason
         return None
 
 
@@ -153,7 +163,35 @@ def _differences(file: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> I
             yield Difference(where, f"only after: {_short(new[place])}")
         elif how := _difference(old[place], new[place]):
             kind = f" ({how[0]})" if how[0] else ""
-            yield Difference(f"{where}{kind}", how[1])
+            yield Difference(f"{where}{kind}", how[1], _relative(old[place], new[place]))
+
+
+def _relative(old: Any, new: Any) -> float | None:
+    """The largest absolute difference over the largest number; None if these are not numbers."""
+    one, other = (_numbers(value) for value in (old, new))
+    if one is None or other is None or one.shape != other.shape:
+        return None
+    finite = np.isfinite(one) & np.isfinite(other)
+    if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+        return None
+    one, other = one[finite], other[finite]
+    largest = np.abs([*one, *other]).max(initial=0.0)
+    return float(np.abs(one - other).max(initial=0.0) / largest) if largest else 0.0
+
+
+def _numbers(value: Any) -> np.ndarray | None:
+    """The numbers of an array, a column or a value, as one row; None if it holds others."""
+    if isinstance(value, Array):
+        is_number = np.dtype(value.kind).kind in "fiub"
+        return np.frombuffer(value.content, value.kind).astype(float) if is_number else None
+    try:
+        return (
+            np.atleast_1d(np.asarray([v or np.nan for v in value], float))
+            if isinstance(value, tuple)
+            else np.atleast_1d(float(value))
+        )
+    except (TypeError, ValueError):
+        return None
 
 
 def _difference(old: Any, new: Any) -> tuple[str, str] | None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from feduplink import FullPower, Scenario, draw_csi, link, load_policy, save_policy
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.federated import Arrivals, UnbiasedAverage
 from feduplink.registry import POLICIES
 

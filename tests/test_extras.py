@@ -36,7 +36,7 @@ CORE = {
 }
 PROGRAM = """
 import contextlib, io, json, sys
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.cli.commands import COMMANDS
 for command in COMMANDS:
     command.workflow

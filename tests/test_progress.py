@@ -15,6 +15,7 @@ from feduplink.progress import (
     progress_bars,
     report_to,
     show_progress,
+    status,
     track,
     track_each,
 )
@@ -212,3 +213,21 @@ def test_a_notebook_shows_progress(monkeypatch: pytest.MonkeyPatch):
 def test_importing_progress_does_not_import_a_bar():
     code = "import sys, feduplink.progress; sys.exit('tqdm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_status_is_shown_while_its_block_runs(monkeypatch: pytest.MonkeyPatch):
+    terminal = on_a_terminal(monkeypatch)
+    with status("loading"):
+        assert terminal.getvalue() == "loading ..."
+    assert terminal.getvalue().endswith("\r\033[K")
+
+
+def test_a_status_is_not_shown_in_pipes_and_without_progress(monkeypatch: pytest.MonkeyPatch):
+    terminal = on_a_terminal(monkeypatch)
+    with show_progress(False), status("loading"):
+        pass
+    pipe = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", pipe)
+    with status("loading"):
+        pass
+    assert terminal.getvalue() == pipe.getvalue() == ""

@@ -50,7 +50,7 @@ def test_an_unregistered_name_may_be_taken_again(things):
 @pytest.mark.parametrize("name", ["fraction", "loud"])
 def test_a_taken_name_is_refused(things, name):
     things.register("loud", Loud)
-    with pytest.raises(InputError, match=f"{name!r} is taken"):
+    with pytest.raises(InputError, match=f"{name!r} is in use"):
         things.register(name, Outer)
 
 
@@ -113,7 +113,9 @@ def test_what_is_not_there_is_refused_in_one_sentence(things, name, reason):
 def test_a_file_imports_nothing(things, tmp_path, monkeypatch):
     (tmp_path / "harmful.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(InputError, match=r"run.bin holds 'harmful:Thing', whose code is not here"):
+    with pytest.raises(
+        InputError, match=r"run.bin refers to 'harmful:Thing', whose code is not imported"
+    ):
         things.find_in_file("harmful:Thing", "run.bin")
     assert "harmful" not in sys.modules
     assert things.find_in_file(f"{__name__}:Loud", "run.bin") is Loud
@@ -125,7 +127,7 @@ def test_an_alias_stands_for_a_name():
     assert things.find("ratio") is things.find("f")
     assert things.check("ratio") == "f"
     assert things.names() == ("f",)
-    with pytest.raises(InputError, match="the name 'ratio' is taken"):
+    with pytest.raises(InputError, match="the name 'ratio' is in use"):
         things.register("ratio", Loud)
     with pytest.raises(InputError, match=r"did you mean ratio\?"):
         things.find("ration")

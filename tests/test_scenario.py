@@ -116,7 +116,7 @@ def test_the_compute_energy_of_one_worker_does_not_limit_another():
     scenario = Scenario(workers=2, compute_energy_j_per_bit=(0.0, 1e-6))
     limited = scenario.with_limits(1e6, energy_max_j=torch.tensor([0.1, 1.1]))
     assert limited.ee_min == pytest.approx([math.log(2) / 180e3 / 1e-7] * 2, rel=1e-6)
-    sentence = r"^energy_max_j: \[0.5, 0.5\] is not .* above \[0.0, 1.0\], which the computation"
+    sentence = r"^energy_max_j: \[0.5, 0.5\] is not .* above \[0.0, 1.0\], the computation energy"
     with pytest.raises(InputError, match=sentence):
         scenario.with_limits(1e6, energy_max_j=torch.tensor([0.5, 0.5]))
 

@@ -9,5 +9,5 @@
 
 import lazy_loader
 
-# What is listed in __init__.pyi is imported when it is first asked for.
+# The names listed in __init__.pyi are imported at their first use.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,15 +1,23 @@
-"""``feduplink`` and ``python -m feduplink``."""
+"""Entry point of ``feduplink`` and ``python -m feduplink``."""
 
 import sys
 
 
 def main() -> int:
-    """Run one command; returns the exit status.
+    """Run one command.
 
-    The commands are imported here, so that Ctrl-C while they are loaded is no traceback either.
+    The commands are imported inside the ``try``, so that Ctrl-C during the import is handled too.
+    The overview does not import them.
+
+    Returns:
+        The exit status, see :mod:`feduplink.cli.command_line`.
     """
     try:
-        from feduplink.cli import main as run
+        if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help", "--version"):
+            from feduplink.cli import overview_parser
+
+            overview_parser().parse_args(sys.argv[1:2] or ["--help"])  # prints and exits
+        from feduplink.cli.command_line import main as run
 
         return run()
     except KeyboardInterrupt:

@@ -1,15 +1,12 @@
 """Judgement of a policy on a set of channels: performance, and a verdict on the constraints.
 
-N channels estimate a worker's mean E[c | p > 0] with a relative error of 1 to 2 % in the default
-scenario with 1000 channels, and of 5 to 8 % under strong interference. The verdict is therefore
-*feasible*, *infeasible* or *inconclusive*. It is based on simultaneous confidence intervals (95 %)
-for the shortfalls of all workers in all constraints.
+A verdict is *feasible*, *infeasible* or *inconclusive*. It is based on simultaneous confidence
+intervals (95 %) for the relative shortfalls of all workers in all constraints.
+:class:`SequentialTest` repeats the test on growing numbers of channels until the verdict is
+decided.
 
-Where more channels can be drawn, :class:`SequentialTest` repeats the test at growing numbers of
-channels until the verdict is decided.
-
-The intervals assume independent channels. Where channels are correlated (fixed positions, slow
-fading) the intervals are too short.
+The intervals assume independent channels. They are too short for correlated channels, such as those
+of workers with fixed positions or slow fading.
 """
 
 from __future__ import annotations
@@ -29,11 +26,11 @@ from feduplink.scenario import Scenario
 from feduplink.settings import MAX_VERDICT_CHANNELS
 from feduplink.tables import TextTable
 
-#: A constraint counts as satisfied if its relative shortfall is at most this.
+#: Relative shortfall up to which a constraint counts as satisfied.
 TOLERANCE = 0.01
 #: Probability with which all confidence intervals hold simultaneously.
 CONFIDENCE = 0.95
-#: Skewness over √n below which an interval is symmetric to the last digits.
+#: γ/√n below which Hall's correction for the skewness γ is omitted.
 MIN_SKEWNESS = 1e-6
 
 
@@ -46,7 +43,7 @@ class Verdict(StrEnum):
     INFEASIBLE = "infeasible"
     #: The confidence intervals allow both.
     INCONCLUSIVE = "inconclusive"
-    #: No worker ever transmits; the constraints hold because they are on transmitting workers.
+    #: No worker ever transmits, so that expectations conditional on transmission do not exist.
     SILENT = "silent"
 
 
@@ -54,13 +51,13 @@ class Verdict(StrEnum):
 class Shortfalls:
     """Relative shortfalls (c0 − E[c]) / |c0| of K constraints and L workers, (K, L) each.
 
-    A shortfall is negative where the constraint is slack. It is NaN for a worker that never
-    transmits or has no limit.
+    A shortfall is negative if the constraint is slack, and NaN for a worker that never transmits or
+    has no limit.
 
     Attributes:
-        estimate: on the given channels.
-        low: lower end of the confidence interval.
-        high: upper end; both ends are infinite for a worker that transmits only once.
+        estimate: sample estimate.
+        low: lower end of the confidence interval; −∞ for a worker that transmits only once.
+        high: upper end of the confidence interval; ∞ for a worker that transmits only once.
     """
 
     estimate: Tensor
@@ -69,7 +66,7 @@ class Shortfalls:
 
     @classmethod
     def from_problem(cls, problem: Problem, state: LinkState) -> Shortfalls:
-        """Estimate the shortfalls of a problem from N rounds on the link."""
+        """Estimate the shortfalls of a problem from the state of the uplink in N rounds."""
         power = state.power
         if not problem.constraints:
             return cls(*torch.zeros(3, 0, power.shape[-1], dtype=torch.float64))
@@ -88,10 +85,18 @@ class Shortfalls:
     def from_moments(
         cls, moments: SampleMoments, problem: Problem, error: float = 1 - CONFIDENCE
     ) -> Shortfalls:
-        """Estimate the shortfalls from the moments of the constraint values, (K, L).
+        """Estimate the shortfalls from moments of the constraint values.
 
-        Each of the M intervals has confidence 1 − error / M, so that all hold simultaneously with
-        probability 1 − error (Bonferroni).
+        Each of M intervals has confidence 1 − error / M, so that all hold simultaneously with
+        probability of at least 1 − error (Bonferroni).
+
+        Args:
+            moments: moments of the constraint values, (K, L).
+            problem: thresholds and scales of the constraints.
+            error: probability that any interval misses its mean.
+
+        Returns:
+            Estimates and intervals.
         """
         constrained = problem.active & (moments.count > 0)
         statements = max(1, int(constrained.sum()))
@@ -102,7 +107,7 @@ class Shortfalls:
 
     @property
     def worst(self) -> tuple[float, float]:
-        """Largest shortfall and half the width of its interval; zeros without constraints."""
+        """Largest shortfall, and half the width of its interval; zeros without constraints."""
         estimate = self.estimate.nan_to_num(nan=-math.inf).flatten()
         if estimate.numel() == 0 or not bool(estimate.isfinite().any()):
             return 0.0, 0.0
@@ -112,10 +117,9 @@ class Shortfalls:
 
     @property
     def feasible(self) -> bool | None:
-        """True: all constraints hold; False: one is violated; None: inconclusive.
+        """Whether all constraints hold; None if inconclusive.
 
-        Feasible if all intervals end at or below the tolerance of 1 %, infeasible if one begins
-        above it.
+        True if all intervals end at or below the tolerance of 1 %, False if one begins above it.
         """
         known = ~self.estimate.isnan()
         if bool((self.low[known] > TOLERANCE).any()):
@@ -129,7 +133,7 @@ class SampleMoments:
 
     Attributes:
         count: number of samples n.
-        mean: their mean m; NaN without a sample.
+        mean: sample mean m; NaN if n = 0.
         square_sum: Σ (x − m)².
         cube_sum: Σ (x − m)³.
     """
@@ -141,11 +145,14 @@ class SampleMoments:
 
     @classmethod
     def from_samples(cls, values: Tensor, included: Tensor) -> SampleMoments:
-        """Moments over the samples, (..., L).
+        """Compute the moments over the samples.
 
         Args:
             values: samples, (..., N, L).
-            included: which samples count, (..., N, L) bool.
+            included: mask of the samples to use, (..., N, L) bool.
+
+        Returns:
+            Moments, (..., L) each.
         """
         count = included.sum(-2).to(values.dtype)
         mean = torch.where(included, values, 0.0).sum(-2) / count
@@ -164,7 +171,7 @@ class SampleMoments:
         a, b = self.count, other.count
         count = a + b
         total = count.clamp_min(1.0)
-        # A mean without samples is NaN and has no weight.
+        # The mean of no samples is NaN; it must not enter the sum.
         first = torch.where(a > 0, self.mean, other.mean)
         step = torch.where(b > 0, other.mean, first) - first
         step = torch.where(count > 0, step, 0.0)
@@ -179,8 +186,8 @@ class SampleMoments:
         )
 
     def interval(self, confidence: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean, lower and upper end of its confidence interval, as :func:`mean_interval`."""
-        # Imported here because it takes 0.2 s and only a judgement needs it.
+        """Mean with its confidence interval, as :func:`mean_interval`."""
+        # Imported here because the import takes 0.2 s and only a judgement needs it.
         from scipy.special import stdtrit
 
         variance = self.square_sum / (self.count - 1)
@@ -191,6 +198,7 @@ class SampleMoments:
         t = torch.from_numpy(stdtrit(degrees, (1 + confidence) / 2)).to(self.mean)
 
         def inverse(x: Tensor) -> Tensor:
+            """g⁻¹(x) of :func:`mean_interval`."""
             skewed = torch.where(c.abs() > MIN_SKEWNESS, c, 1.0)
             base = 1 + skewed * (x - skewed / 6)
             root = base.sign() * base.abs() ** (1 / 3)
@@ -209,10 +217,10 @@ class SampleMoments:
 def mean_interval(
     values: Tensor, included: Tensor, confidence: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Estimate means over samples, with confidence intervals that allow for skewed samples.
+    """Estimate means with confidence intervals corrected for skewness.
 
-    Rates under strong interference are skewed, with many values near zero and a few large ones, so
-    that Student's interval is too short above. Hall's transformation (1992) corrects for the
+    Rates under strong interference are skewed: many are close to zero and a few are large, so that
+    the upper end of Student's interval is too low. Hall's transformation (1992) corrects for the
     skewness γ of the n samples: the interval ends at m − s/√n · g⁻¹(±t), with Student's quantile t
     for n − 1 degrees of freedom and
 
@@ -222,17 +230,24 @@ def mean_interval(
 
     Args:
         values: samples, (..., N, L).
-        included: which samples count, (..., N, L) bool.
+        included: mask of the samples to use, (..., N, L) bool.
         confidence: probability that an interval contains the mean.
 
     Returns:
-        Mean, lower and upper end, (..., L) each: NaN without a sample, infinite ends with one.
+        Mean, lower end and upper end, (..., L) each: NaN without samples, infinite ends with one.
     """
     return SampleMoments.from_samples(values, included).interval(confidence)
 
 
 def planned_sizes(first: int, largest: int = MAX_VERDICT_CHANNELS) -> tuple[int, ...]:
-    """Sample sizes of a sequential test: ``first``, twice as many and so on, then ``largest``.
+    """Sample sizes of a sequential test: ``first``, doubled repeatedly, and finally ``largest``.
+
+    Args:
+        first: smallest sample size.
+        largest: largest sample size.
+
+    Returns:
+        Increasing sample sizes; ``first`` alone if it is not less than ``largest``.
 
     >>> planned_sizes(1000)
     (1000, 2000, 4000, 8000, 16000, 32000, 50000)
@@ -246,29 +261,28 @@ def planned_sizes(first: int, largest: int = MAX_VERDICT_CHANNELS) -> tuple[int,
 
 
 class SequentialTest:
-    """Test of a policy's constraints at growing numbers of channels, until it is decided.
+    """Group-sequential test of a policy's constraints at planned numbers of channels.
 
-    Each analysis judges all channels so far. An interval of 95 % at each of several analyses would
-    miss its mean more often than in 5 % of the cases. The error probability α = 0.05 is therefore
-    divided between the K planned sample sizes n_1 < … < n_K by the spending function α(t) = α t of
-    Lan and DeMets (1983; power family of Kim and DeMets, 1987): the intervals of analysis k miss
-    with probability of at most
+    Analysis k uses all n_k channels added so far. The error probability α = 0.05 is divided between
+    the K planned sample sizes n_1 < … < n_K by the spending function α(t) = α t of Lan and DeMets
+    (1983; power family of Kim and DeMets, 1987): the intervals of analysis k miss with probability
+    of at most
 
         α_k = α (n_k − n_{k−1}) / n_K,  n_0 = 0,  Σ_k α_k = α,
 
-    which is divided by the number of constrained workers and constraints in turn
-    (:meth:`Shortfalls.from_moments`). By the union bound all intervals of all analyses hold
-    simultaneously with probability 0.95, whenever the test stops. With one planned size it is the
-    test of :func:`judge`.
+    which is divided equally between the constrained workers and constraints
+    (:meth:`Shortfalls.from_moments`). By the union bound, all intervals of all analyses hold
+    simultaneously with probability of at least 0.95, regardless of when the test stops. With one
+    planned size the test is that of :func:`judge`.
 
     Args:
         scenario: the cell and its radio.
-        problem: the constraints; None for those of the scenario.
+        problem: the constraints; None: those of the scenario.
         sizes: planned numbers of channels, increasing.
 
     Attributes:
-        channels: number of channels so far.
-        moments: of the constraint values, (K, L); None without channels or constraints.
+        channels: number of channels added so far.
+        moments: moments of the constraint values, (K, L); None without channels or constraints.
         shortfalls: estimates and intervals of the last analysis.
     """
 
@@ -283,17 +297,22 @@ class SequentialTest:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the verdict is decided, or the last planned size is reached."""
+        """Whether the verdict is decided or the last planned size is reached."""
         decided = self.channels >= self.sizes[0] and self.shortfalls.feasible is not None
         return decided or self.channels >= self.sizes[-1]
 
     @property
     def remaining(self) -> int:
-        """Largest number of channels that are still to be drawn."""
+        """Maximum number of further channels until the test ends."""
         return 0 if self.is_finished else self.sizes[-1] - self.channels
 
     def add(self, csi: Tensor, power: Tensor | Schedule) -> None:
-        """Add channels H (N, L, L) with powers (N, L) W or schedules; test at a planned size."""
+        """Add channels; analyse if a planned size is reached.
+
+        Args:
+            csi: true channels H, (N, L, L), in 1/W.
+            power: transmit powers, (N, L), W, or the schedules of N rounds.
+        """
         if not self.problem.constraints:
             self.channels += len(csi)
             return
@@ -302,7 +321,12 @@ class SequentialTest:
         self.add_samples(self.problem.constraint_values_of(state), torch.stack(counted))
 
     def add_samples(self, values: Tensor, counted: Tensor) -> None:
-        """Add constraint values of N channels and the mask of those that count, (K, N, L) each."""
+        """Add constraint values; analyse if a planned size is reached.
+
+        Args:
+            values: constraint values on N channels, (K, N, L).
+            counted: mask of the values that enter the mean, (K, N, L) bool.
+        """
         self.channels += values.shape[-2]
         added = SampleMoments.from_samples(values, counted)
         self.moments = added if self.moments is None else self.moments.merged(added)
@@ -310,15 +334,20 @@ class SequentialTest:
             self.shortfalls = Shortfalls.from_moments(self.moments, self.problem, self._error())
 
     def _error(self) -> float:
-        """Error probability α_k of the analysis at the present size."""
+        """Error probability α_k of the analysis at the current size."""
         index = self.sizes.index(self.channels)
         before = self.sizes[index - 1] if index else 0
         return (1 - CONFIDENCE) * ((self.channels - before) / self.sizes[-1])
 
     def conclude(self, judgement: Judgement) -> Judgement:
-        """The judgement on the first channels, with the verdict on all channels of this test.
+        """Replace the verdict of a judgement by that of this test.
 
-        A policy that is silent on the first channels stays so.
+        Args:
+            judgement: judgement on the test channels, the first channels of this test.
+
+        Returns:
+            The judgement with the verdict, the shortfalls and the constraint means of all channels
+            added. A silent policy keeps its verdict.
         """
         if self.moments is None or judgement.verdict is Verdict.SILENT:
             return judgement
@@ -341,12 +370,12 @@ class SequentialTest:
 
 @dataclass(frozen=True)
 class ConstraintValue:
-    """The mean of a constrained measure on a set of channels.
+    """Mean of a constrained measure on a set of channels.
 
     Attributes:
-        constraint: the constraint, with its limit.
-        expected: E[measure_i] of every worker, (L,); NaN for a worker that never transmits.
-
+        constraint: the constraint, with its limits.
+        expected: E[measure_i], (L,), in the unit of the measure; NaN for a worker that never
+            transmits.
     """
 
     constraint: Constraint
@@ -354,10 +383,7 @@ class ConstraintValue:
 
     @property
     def worst(self) -> float:
-        """The smallest mean of all workers, or the largest for an upper limit.
-
-        NaN if no worker transmits.
-        """
+        """Smallest mean of all workers, or largest for an upper limit; NaN if all are silent."""
         known = self.expected[~self.expected.isnan()]
         if len(known) == 0:
             return math.nan
@@ -365,33 +391,39 @@ class ConstraintValue:
 
     @property
     def key(self) -> str:
-        """Name of ``worst`` in ``metrics.json``, as ``rate_min``, or ``power_max``."""
+        """Name of ``worst`` in ``metrics.json``, such as ``rate_min`` or ``power_max``."""
         return f"{self.constraint.name}_{'max' if self.constraint.at_most else 'min'}"
 
 
 @dataclass(frozen=True, repr=False)
 class Judgement:
-    """Performance of a policy on a set of channels, and whether it satisfies the constraints.
+    """Performance of a policy on a set of channels, and its verdict on the constraints.
 
     Attributes:
-        objective: g(E[f]); higher is better.
-        weighted_per: Σ ω PER / Σ ω over the worker-rounds that transmit; NaN if none does. It is
-            meaningless alone: a policy that silences every poor link scores near zero.
+        objective: utility g(E[f]); higher is better.
+        weighted_per: weighted packet error rate Σ ω PER / Σ ω over the worker-rounds that transmit;
+            NaN if none does. Compare it together with ``participation``: a policy that silences
+            every poor link has a weighted PER close to zero.
         participation: share of worker-rounds with p > 0.
-        constraints: mean of every constrained measure, by its name.
-        feasible: whether all constraints hold to within 1 % of their limits on the distribution
-            of the channels; None if the number of channels does not allow a conclusion, False if
-            no worker ever transmits.
+        constraints: mean of every constrained measure, by name.
+        feasible: whether all constraints hold to within 1 % of their limits for the distribution of
+            the channels; None if inconclusive, False if no worker ever transmits.
         shortfall: largest relative shortfall of a constraint; negative if all are slack, 0 without
             constraints.
-        shortfall_error: half the width of its confidence interval.
-        is_simultaneous: whether each worker has one power per round and all start together. The
-            optimum and its bound are of such policies, and say nothing about schedules.
-        verdict_channels: number of channels that ``constraints``, ``feasible``, ``shortfall`` and
-            its interval are estimated from. Objective, weighted PER and participation are those of
-            the first of these channels, the test channels.
-        test_shortfall: ``shortfall`` on the test channels alone; None if there are no others.
+        shortfall_error: half the width of the confidence interval of ``shortfall``.
+        is_simultaneous: whether every worker has one power per round and all start together, as the
+            optimum and its bound assume; False for schedules.
+        verdict_channels: number of channels from which ``constraints``, ``feasible``, ``shortfall``
+            and its interval are estimated. Objective, weighted PER and participation are estimated
+            from the test channels, which are the first of them.
+        test_shortfall: ``shortfall`` on the test channels; None if there are no further channels.
 
+    >>> import feduplink as fu
+    >>> scenario = fu.Scenario(workers=2)
+    >>> csi = fu.draw_csi(scenario, 100, torch.Generator().manual_seed(0))
+    >>> judgement = fu.judge(scenario, csi, torch.full((100, 2), 0.01))
+    >>> judgement.participation, judgement.verdict_channels
+    (1.0, 100)
     """
 
     objective: float
@@ -420,7 +452,7 @@ class Judgement:
 
     @property
     def margin_ci(self) -> float:
-        """Half the width of the confidence interval of ``margin``."""
+        """Half the width of the confidence interval of :attr:`margin`."""
         return self.shortfall_error
 
     @property
@@ -446,17 +478,22 @@ class Judgement:
         }
 
     def rank(self, tolerance: float = 0.0) -> tuple[bool, float]:
-        """Sort key: policies that violate no constraint by more than ``tolerance`` rank higher.
+        """Sort key that ranks feasible policies by objective, above the others by violation.
 
-        These are ordered by their objective, the others by their violation.
+        Args:
+            tolerance: relative violation on the test channels up to which a policy is feasible.
+
+        Returns:
+            The key of :func:`feasible_first`; larger is better.
         """
         return feasible_first(self.violation, self.objective, tolerance)
 
     def as_metrics(self) -> dict[str, float | bool | None]:
-        """The entry of ``metrics.json``; NaN, infinity and inconclusive verdicts are None.
+        """Entry of the policy in ``metrics.json``.
 
-        ``verdict_channels`` is the number of channels that the verdict, the shortfall and the
-        means of the constraints rest on.
+        Returns:
+            Values by name, in SI units and nats; None for NaN, infinity and an inconclusive
+            verdict.
         """
         values: dict[str, float | bool | None] = {
             "objective": self.objective,
@@ -483,7 +520,15 @@ def finite_or_none(value: float | None) -> float | None:
 def feasible_first(
     violation: float, objective: float, tolerance: float = 0.0
 ) -> tuple[bool, float]:
-    """Sort key: violations of at most ``tolerance`` by objective, above the others by violation.
+    """Sort key that ranks feasible policies by objective, above the others by violation.
+
+    Args:
+        violation: largest relative violation of a constraint.
+        objective: utility g(E[f]).
+        tolerance: violation up to which a policy is feasible.
+
+    Returns:
+        A key; larger is better.
 
     >>> sorted([(0.3, 5.0), (0.0, 1.0), (0.1, 2.0)], key=lambda pair: feasible_first(*pair))
     [(0.3, 5.0), (0.1, 2.0), (0.0, 1.0)]
@@ -501,17 +546,27 @@ def judge(
 ) -> Judgement:
     """Judge transmit powers or schedules on the true channels, in float64 on the CPU.
 
-    Under a schedule the SINR of a worker is the lowest of its phases, and its power the mean while
-    it transmits the model of 39,760 weights.
+    Under a schedule, the SINR of a worker is its lowest of all phases and its power is the mean
+    over its airtime, for an upload of the model with 39,760 weights.
 
     Args:
         scenario: the cell and its radio.
-        csi: H, (N, L, L).
-        power: transmit powers, (N, L) W, or the phases of N rounds.
-        problem: objective and constraints; None for those of the scenario.
+        csi: true channels H, (N, L, L), in 1/W.
+        power: transmit powers, (N, L), W, or the schedules of N rounds.
+        problem: objective and constraints; None: those of the scenario.
+
+    Returns:
+        Objective, weighted PER, participation, constraint means in the units of their measures, and
+        the verdict.
 
     Raises:
-        InputError: if shapes do not fit, or powers are negative or not finite.
+        InputError: if shapes do not match, or powers are negative or not finite.
+
+    >>> import feduplink as fu
+    >>> scenario = fu.Scenario(workers=2, rate_min=0.0, ee_min=0.0)
+    >>> csi = torch.tensor([[[500.0, 1.0], [1.0, 50.0]]])
+    >>> fu.judge(scenario, csi, torch.tensor([[0.01, 0.0]])).participation
+    0.5
     """
     check_csi(csi, scenario.workers)
     given = power.power if isinstance(power, Schedule) else power[..., None, :]
@@ -521,7 +576,10 @@ def judge(
             "(N, L) and (N, L, L) with N >= 1."
         )
     if not bool((given.isfinite() & (given >= 0)).all()):
-        raise InputError("power: holds NaN, infinity or a negative power; accepted: 0 W and above.")
+        raise InputError(
+            "power: NaN, infinity or a negative power was given; accepted: finite powers of 0 W "
+            "and above."
+        )
     problem = problem or Problem.from_scenario(scenario)
     is_simultaneous = isinstance(power, Tensor)
     state = _true_state(scenario, csi, power)
@@ -551,7 +609,7 @@ def judge(
 
 
 def _true_state(scenario: Scenario, csi: Tensor, power: Tensor | Schedule) -> LinkState:
-    """The uplink on the true channels, in float64 on the CPU."""
+    """State of the uplink on the true channels, in float64 on the CPU."""
     powers = power if isinstance(power, Schedule) else power.detach()
     true = csi.detach().to("cpu", torch.float64)
     return upload(true, powers.to("cpu").to(torch.float64), scenario)

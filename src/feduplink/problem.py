@@ -1,10 +1,10 @@
-"""The problem a policy solves: objective, utility and constraints.
+"""The optimisation problem of a policy: objective, utility and constraints.
 
-maximise g(E[f(p, H)])  subject to  E[c_i(p, H)] ≥ c0_i for every worker i and every constraint c,
-over policies p(H) in [0, Pmax]^L. Expectations of constraints are over the rounds in which the
-worker transmits, E[c_i | p_i > 0], unless the measure is one of all rounds. By default f is the
-packet success rate, g the weighted sum, and the constraints are on the rate and the energy
-efficiency.
+    maximise g(E[f(p, H)])  subject to  E[c_i(p, H)] ≥ c0_i  for every worker i and constraint c,
+
+over policies p(H) in [0, Pmax]^L. Expectations of constraints are conditional on transmission,
+E[c_i | p_i > 0], unless ``on_air_only`` of the measure is False. By default f is the packet success
+rate, g the weighted sum, and the constraints limit the rate and the energy efficiency from below.
 """
 
 from __future__ import annotations
@@ -29,103 +29,108 @@ from feduplink.link import (
 from feduplink.scenario import ConstraintText, Scenario
 from feduplink.units import DisplayUnit, display_unit
 
-#: Beyond this, the exponential overflows.
-_LARGEST_EXPONENT = 700.0
+#: Largest argument of the exponential function that does not overflow in float64, rounded down.
+_MAX_EXPONENT = 700.0
 
 
 class Utility(Protocol):
-    """A concave non-decreasing function g of the workers' expectations y, (L,).
-
-    ``weights`` ω, (L,), say how much each worker counts; ``linear`` whether g is ω·y.
-    """
+    """Protocol of a concave, non-decreasing utility g(y) of the expectations y = E[f], (L,)."""
 
     @property
     def weights(self) -> Tensor:
-        """ω, (L,)."""
+        """Worker weights ω, (L,)."""
 
     @property
     def linear(self) -> bool:
-        """Whether g is the weighted sum: its gradient is then ω everywhere."""
+        """Whether g(y) = ω·y, so that ∇g = ω everywhere."""
 
     def value(self, expected: Tensor) -> Tensor:
-        """g(y), scalar."""
+        """Utility g(y) of y = ``expected`` (..., L), shape (...)."""
 
     def gradient(self, expected: Tensor) -> Tensor:
-        """∇g(y), (L,)."""
+        """Gradient ∇g(y) at y = ``expected``, (..., L)."""
 
     def maximiser(self, weight: Tensor) -> Tensor:
-        """The y that maximises g(y) − w·y, (L,); any one for a linear g at w = ω."""
+        """Maximiser of g(y) − w·y over y, for w = ``weight`` (L,); not unique for a linear g."""
 
     def conjugate(self, weight: Tensor) -> float:
-        """max_y g(y) − w·y, where that is finite."""
+        """Concave conjugate max_y g(y) − w·y, for w = ``weight`` (L,)."""
 
     def relative_gap(self, lower: float, upper: float) -> float:
-        """By which share of the mean y behind g = ``lower`` that behind ``upper`` is above it."""
+        """Relative gap between the mean expectations that correspond to two utility values."""
 
 
 @dataclass(frozen=True)
 class WeightedSum:
-    """g(y) = Σ ω_i y_i."""
+    """Weighted sum, g(y) = Σ_i ω_i y_i.
+
+    Attributes:
+        weights: ω, (L,).
+    """
 
     weights: Tensor
     linear = True
 
     def value(self, expected: Tensor) -> Tensor:
-        """g(y), scalar."""
+        """Utility g(y) of y = ``expected`` (..., L), shape (...)."""
         return (self.weights.to(expected) * expected).sum(-1)
 
     def gradient(self, expected: Tensor) -> Tensor:
-        """∇g(y) = ω."""
+        """Gradient ∇g(y) = ω, (L,)."""
         return self.weights.to(expected)
 
     def maximiser(self, weight: Tensor) -> Tensor:
-        """At w = ω every y is as good as any other."""
+        """Zeros (L,): at w = ω, where the conjugate is finite, every y is a maximiser."""
         return torch.zeros_like(weight)
 
     def conjugate(self, weight: Tensor) -> float:
-        """0 at w = ω, the only weights at which it is finite."""
+        """Conjugate max_y (ω − w)·y, 0 at w = ω and infinite elsewhere; w = ω is assumed."""
         return 0.0
 
     def relative_gap(self, lower: float, upper: float) -> float:
-        """(upper − lower) / lower: the weighted mean of y is proportional to g."""
+        """Relative gap (upper − lower) / lower; infinite if ``lower`` is not positive."""
         return (upper - lower) / lower if lower > 0 else math.inf
 
 
 @dataclass(frozen=True)
 class ProportionalFairness:
-    """g(y) = Σ ω_i ln y_i."""
+    """Proportional fairness, g(y) = Σ_i ω_i ln y_i.
+
+    Attributes:
+        weights: ω, (L,).
+    """
 
     weights: Tensor
     linear = False
 
     def value(self, expected: Tensor) -> Tensor:
-        """g(y), scalar; −∞ when a worker is never heard."""
+        """Utility g(y) of y = ``expected`` (..., L), shape (...); −∞ if an expectation is 0."""
         return (self.weights.to(expected) * expected.log()).sum(-1)
 
     def gradient(self, expected: Tensor) -> Tensor:
-        """∇g(y) = ω / y."""
+        """Gradient ∇g(y) = ω / y, (..., L)."""
         return self.weights.to(expected) / expected
 
     def maximiser(self, weight: Tensor) -> Tensor:
-        """y = ω / w."""
+        """Maximiser y = ω / w of g(y) − w·y, (L,)."""
         return 1 / (weight / self.weights.to(weight))
 
     def conjugate(self, weight: Tensor) -> float:
-        """Σ ω (ln(ω / w) − 1)."""
+        """Conjugate max_y g(y) − w·y = Σ_i ω_i (ln(ω_i / w_i) − 1)."""
         weights = self.weights.to(weight)
         return float((weights * ((weights / weight).log() - 1)).sum())
 
     def relative_gap(self, lower: float, upper: float) -> float:
-        """exp((upper − lower) / Σ ω) − 1: g is the logarithm of the weighted geometric mean.
+        """Relative gap of the weighted geometric means, exp((upper − lower) / Σ ω) − 1.
 
-        It does not change with the units of y or the scale of ω, while a logarithm may be
-        negative or 0 and is no scale for its own gap.
+        It does not depend on the unit of y or the scale of ω. The utility itself may be zero or
+        negative, so that a gap relative to it is not meaningful.
         """
         exponent = (upper - lower) / float(self.weights.sum())
-        return math.expm1(exponent) if exponent < _LARGEST_EXPONENT else math.inf
+        return math.expm1(exponent) if exponent < _MAX_EXPONENT else math.inf
 
 
-#: By the name of a scenario's ``utility``.
+#: Utilities by the value of ``Scenario.utility``.
 UTILITIES: dict[str, type[WeightedSum] | type[ProportionalFairness]] = {
     "weighted-sum": WeightedSum,
     "proportional-fairness": ProportionalFairness,
@@ -155,17 +160,21 @@ def objective_unit(scenario: Scenario) -> DisplayUnit:
 
 @dataclass(frozen=True)
 class Constraint:
-    """E[measure_i] ≥ limit_i, or ≤ limit_i, for every worker i.
+    """Constraint E[measure_i] ≥ limit_i, or ≤ limit_i, on every worker i.
 
-    What computes with constraints does so in one direction: ``value`` and ``threshold`` are
-    negated for an upper limit, so that it is always E[value] ≥ threshold.
+    For an upper limit :meth:`value` and :attr:`threshold` are negated, so that every constraint
+    reads E[value_i] ≥ threshold_i.
 
     Attributes:
-        measure: of what.
-        limit: (L,), in the measure's unit.
-        at_most: whether the limit is an upper one.
-        active: for which workers there is a limit, (L,) bool.
+        measure: constrained measure.
+        limit: limits, (L,), in the unit of the measure.
+        at_most: whether the limit is an upper limit.
+        active: workers with a limit, (L,) bool.
 
+    >>> import feduplink as fu
+    >>> rate = fu.Constraint.from_text("rate >= 0.7", fu.Scenario(workers=2))
+    >>> rate.name, rate.limit
+    ('rate', tensor([0.7000, 0.7000], dtype=torch.float64))
     """
 
     measure: AnyMeasure
@@ -177,18 +186,47 @@ class Constraint:
     def at_least(
         cls, measure: AnyMeasure, limit: Tensor, active: Tensor | None = None
     ) -> Constraint:
-        """E[measure] ≥ limit, for all workers unless ``active`` says for which."""
+        """Constraint E[measure_i] ≥ limit_i.
+
+        Args:
+            measure: constrained measure.
+            limit: lower limits, (L,), in the unit of the measure.
+            active: workers with a limit, (L,) bool; None: all.
+
+        Returns:
+            The constraint.
+        """
         everyone = torch.ones(limit.shape, dtype=torch.bool)
         return cls(measure, limit, False, everyone if active is None else active)
 
     @classmethod
     def below(cls, measure: AnyMeasure, limit: Tensor) -> Constraint:
-        """E[measure] ≤ limit, for all workers."""
+        """Constraint E[measure_i] ≤ limit_i on all workers.
+
+        Args:
+            measure: constrained measure.
+            limit: upper limits, (L,), in the unit of the measure.
+
+        Returns:
+            The constraint.
+        """
         return cls(measure, limit, True, torch.ones(limit.shape, dtype=torch.bool))
 
     @classmethod
     def from_text(cls, text: str, scenario: Scenario) -> Constraint:
-        """From ``NAME >= LIMIT`` or ``NAME <= LIMIT``; several limits are one per worker."""
+        """Parse a constraint of a scenario.
+
+        Args:
+            text: ``NAME >= LIMIT`` or ``NAME <= LIMIT``, with the name of a measure and one limit,
+                or one per worker separated by spaces.
+            scenario: number of workers and constants of the measure.
+
+        Returns:
+            The constraint.
+
+        Raises:
+            InputError: if the text cannot be parsed or the measure is unknown.
+        """
         parts = ConstraintText.parse(text, scenario.workers)
         measure = find_measure(parts.measure).from_scenario(scenario)
         limit = torch.tensor(parts.limits, dtype=torch.float64).expand(scenario.workers)
@@ -196,81 +234,144 @@ class Constraint:
 
     @property
     def name(self) -> str:
-        """The measure's."""
+        """Name of the measure."""
         return self.measure.name
 
     @property
     def threshold(self) -> Tensor:
-        """What ``value`` has to reach in the mean, (L,)."""
+        """Lower limit on the expectation of :meth:`value`, (L,)."""
         return -self.limit if self.at_most else self.limit
 
     @property
     def scale(self) -> Tensor:
-        """The unit of relative shortfalls, (L,): the limit's size, 1 where it is 0."""
+        """Scale of relative shortfalls, (L,): |limit|, or 1 where the limit is 0."""
         size = self.limit.abs()
         return torch.where(size > 0, size, 1.0)
 
     @property
     def sign(self) -> float:
-        """−1 for an upper limit, else 1."""
+        """Sign of :meth:`value` relative to the measure: −1 for an upper limit, otherwise 1."""
         return -1.0 if self.at_most else 1.0
 
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """The separable measure, negated for an upper limit, (..., L)."""
+        """Value of a separable measure, negated for an upper limit.
+
+        Args:
+            sinr: SINR, (..., L), linear.
+            power: transmit powers, (..., L), W.
+
+        Returns:
+            Values, (..., L), in the unit of the measure.
+
+        Raises:
+            InputError: if the measure is not separable.
+        """
         return self._signed(separable(self.measure).value(sinr, power))
 
     def of(self, state: LinkState) -> Tensor:
-        """The measure, negated for an upper limit, (..., L)."""
+        """Value of the measure in a state of the uplink, negated for an upper limit.
+
+        Args:
+            state: the uplink in a batch of rounds.
+
+        Returns:
+            Values, (..., L), in the unit of the measure.
+        """
         return self._signed(self.measure.of(state))
 
     def _signed(self, value: Tensor) -> Tensor:
+        """The value, negated for an upper limit."""
         return -value if self.at_most else value
 
     def counted(self, power: Tensor) -> Tensor:
-        """The worker-rounds that the mean is over, (..., L) bool."""
+        """Mask of the worker-rounds that enter the mean.
+
+        Args:
+            power: transmit powers, (..., L), W.
+
+        Returns:
+            p > 0, or True everywhere if the measure has ``on_air_only = False``; (..., L) bool.
+        """
         return power > 0 if self.measure.on_air_only else torch.ones_like(power, dtype=torch.bool)
 
     def mean(self, values: Tensor, power: Tensor) -> Tensor:
-        """The mean over the batch of the rounds that count, (..., N, L) to (..., L).
+        """Mean over the counted rounds of a batch.
 
-        NaN for a worker without any: its conditional expectation does not exist.
+        Args:
+            values: values of N rounds, (..., N, L).
+            power: transmit powers, (..., N, L), W.
+
+        Returns:
+            Means, (..., L); NaN for a worker without a counted round.
         """
         counted = self.counted(power)
         return torch.where(counted, values, 0.0).sum(-2) / counted.sum(-2)
 
     def surplus(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """value − threshold where the round counts, else 0, (..., L).
+        """Surplus value − threshold of counted rounds, 0 in the others.
 
-        The constraint is met iff its mean over all rounds is not negative.
+        The constraint holds if and only if the mean surplus over all rounds is non-negative.
+
+        Args:
+            sinr: SINR, (..., L), linear.
+            power: transmit powers, (..., L), W.
+
+        Returns:
+            Surplus, (..., L), in the unit of the measure.
         """
         difference = self.value(sinr, power) - self.threshold.to(power)
         return torch.where(self.counted(power), difference, 0.0)
 
     def shortfall(self, expected: Tensor) -> Tensor:
-        """(threshold − E[value]) / scale, (L,); 0 without a limit or an expectation."""
+        """Relative shortfall (threshold − E[value]) / scale.
+
+        Args:
+            expected: E[value], (L,); NaN for a worker that never transmits.
+
+        Returns:
+            Shortfalls, (L,): positive where the constraint is violated, 0 for workers without a
+            limit or an expectation.
+        """
         missing = (self.threshold - expected) / self.scale
         return torch.where(self.active, missing.nan_to_num(nan=0.0), 0.0)
 
     def with_threshold(self, threshold: Tensor) -> Constraint:
-        """The same with another threshold, (L,), for ``value``."""
+        """Copy with another threshold.
+
+        Args:
+            threshold: lower limits on E[value], (L,).
+
+        Returns:
+            The constraint.
+        """
         return replace(self, limit=-threshold if self.at_most else threshold)
 
     def with_margin(self, margin: float) -> Constraint:
-        """The same with a threshold that is stricter by a share of its size."""
+        """Copy with a stricter limit.
+
+        Args:
+            margin: relative margin; the threshold becomes threshold + margin · |threshold|.
+
+        Returns:
+            The constraint.
+        """
         return replace(self, limit=self.limit * (1 + self.sign * margin * self.limit.sign()))
 
     def relative(self) -> Constraint:
-        """The constraint in units of its limit, c/c0 ≥ 1.
+        """Constraint on the normalised measure, c/c0 ≥ 1.
 
-        Constraints of different units, 0.7 nats/s/Hz and 55 nats/s/Hz/W, then weigh alike.
-        Where the limit is 0 nothing changes.
+        The normalisation gives constraints in different units, such as 0.7 nats/s/Hz and
+        55 nats/s/Hz/W, the same scale. A limit of 0 is not normalised.
+
+        Returns:
+            The constraint, without a unit.
         """
         scale = self.scale
-        return replace(self, measure=_Scaled(self.measure, scale), limit=self.limit / scale)
+        return replace(self, measure=_ScaledMeasure(self.measure, scale), limit=self.limit / scale)
 
 
-class _Scaled(SeparableMeasure):
-    """A measure in other units, worker by worker."""
+class _ScaledMeasure(SeparableMeasure):
+    """A measure divided by a unit per worker, (L,)."""
 
     def __init__(self, measure: AnyMeasure, unit: Tensor) -> None:
         self._measure, self._unit = measure, unit
@@ -289,7 +390,23 @@ class _Scaled(SeparableMeasure):
 
 @dataclass(frozen=True)
 class Problem:
-    """Objective, utility and constraints; build the usual one with :meth:`from_scenario`."""
+    """Optimisation problem: maximise g(E[f]) subject to constraints.
+
+    :meth:`from_scenario` builds the problem that a scenario describes.
+
+    Args:
+        objective: measure f.
+        utility: utility g of the expectations E[f_i].
+        constraints: at most one constraint per measure.
+
+    Raises:
+        InputError: if two constraints limit the same measure.
+
+    >>> import feduplink as fu
+    >>> problem = fu.Problem.from_scenario(fu.Scenario(workers=2))
+    >>> problem.objective.name, [constraint.name for constraint in problem.constraints]
+    ('psr', ['rate', 'energy_efficiency'])
+    """
 
     objective: AnyMeasure
     utility: Utility
@@ -305,7 +422,14 @@ class Problem:
 
     @classmethod
     def from_scenario(cls, scenario: Scenario) -> Problem:
-        """The problem a scenario describes."""
+        """Problem that a scenario describes.
+
+        Args:
+            scenario: names of objective, utility and measures, weights and thresholds.
+
+        Returns:
+            The problem, with the constraints on rate and energy efficiency first.
+        """
         rate, efficiency = scenario.rate_thresholds, scenario.ee_thresholds
         return cls(
             objective=find_measure(scenario.objective).from_scenario(scenario),
@@ -321,66 +445,132 @@ class Problem:
 
     @property
     def constrained(self) -> bool:
-        """Whether any worker has a limit to keep to."""
+        """Whether any worker has a limit."""
         return any(bool(constraint.active.any()) for constraint in self.constraints)
 
     @property
     def thresholds(self) -> Tensor:
-        """Of all constraints, (K, L)."""
+        """Thresholds of all constraints, (K, L)."""
         return self._stacked([constraint.threshold for constraint in self.constraints])
 
     @property
     def scales(self) -> Tensor:
-        """Of all constraints, (K, L)."""
+        """Scales of all constraints, (K, L)."""
         return self._stacked([constraint.scale for constraint in self.constraints])
 
     @property
     def active(self) -> Tensor:
-        """Which worker has a limit in which constraint, (K, L) bool."""
+        """Mask of the workers with a limit in each constraint, (K, L) bool."""
         return self._stacked([constraint.active for constraint in self.constraints]).bool()
 
     def _stacked(self, rows: list[Tensor]) -> Tensor:
+        """Rows (L,) of K constraints as a tensor (K, L), also for K = 0."""
         workers = len(self.utility.weights)
         return torch.stack(rows) if rows else torch.zeros(0, workers, dtype=torch.float64)
 
     def constraint_values(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """Values of all constraints, (K, N, L)."""
+        """Values of all constraints, each as :meth:`Constraint.value`.
+
+        Args:
+            sinr: SINR of N rounds, (N, L), linear.
+            power: transmit powers, (N, L), W.
+
+        Returns:
+            Values, (K, N, L).
+        """
         rows = [constraint.value(sinr, power) for constraint in self.constraints]
         return torch.stack(rows) if rows else power.new_zeros(0, *power.shape)
 
     def constraint_values_of(self, state: LinkState) -> Tensor:
-        """Values of all constraints in a state of the link, (K, N, L)."""
+        """Values of all constraints, each as :meth:`Constraint.of`.
+
+        Args:
+            state: the uplink in N rounds.
+
+        Returns:
+            Values, (K, N, L).
+        """
         rows = [constraint.of(state) for constraint in self.constraints]
         return torch.stack(rows) if rows else state.power.new_zeros(0, *state.power.shape)
 
     def mean_surplus(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """E[surplus] of every constraint and worker, (K, L); met where it is not negative."""
+        """Mean surplus of every constraint and worker over N rounds.
+
+        Args:
+            sinr: SINR of N rounds, (N, L), linear.
+            power: transmit powers, (N, L), W.
+
+        Returns:
+            Means of :meth:`Constraint.surplus`, (K, L); negative where a constraint is violated.
+        """
         rows = [constraint.surplus(sinr, power).mean(0) for constraint in self.constraints]
         return torch.stack(rows) if rows else power.new_zeros(0, power.shape[-1])
 
     def objective_values(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """The separable objective f of every worker, (..., L)."""
+        """Objective measure f of every worker.
+
+        Args:
+            sinr: SINR, (..., L), linear.
+            power: transmit powers, (..., L), W.
+
+        Returns:
+            Values, (..., L), in the unit of the objective.
+
+        Raises:
+            InputError: if the objective is not separable.
+        """
         return separable(self.objective).value(sinr, power)
 
     def utility_of(self, state: LinkState) -> Tensor:
-        """g(E[f]), the utility of the mean objective over N rounds on the link, scalar."""
+        """Utility g(E[f]) of the mean objective over N rounds.
+
+        Args:
+            state: the uplink in N rounds.
+
+        Returns:
+            The utility, ().
+        """
         return self.utility.value(self.objective.of(state).mean(0))
 
     def with_thresholds(self, thresholds: Tensor) -> Problem:
-        """The same with other thresholds, (K, L)."""
+        """Copy with other thresholds.
+
+        Args:
+            thresholds: (K, L), as in :attr:`thresholds`.
+
+        Returns:
+            The problem.
+        """
         pairs = zip(self.constraints, thresholds, strict=True)
         return replace(self, constraints=tuple(c.with_threshold(row) for c, row in pairs))
 
     def with_margin(self, margin: float) -> Problem:
-        """The same with every threshold stricter by a share of its size."""
+        """Copy with stricter limits, each as :meth:`Constraint.with_margin`.
+
+        Args:
+            margin: relative margin.
+
+        Returns:
+            The problem.
+        """
         return replace(self, constraints=tuple(c.with_margin(margin) for c in self.constraints))
 
 
 def separable(measure: AnyMeasure) -> SeparableMeasure:
-    """The measure itself, if it depends on a worker's own SINR and power alone."""
+    """Check that a measure depends on a worker's own SINR and power only.
+
+    Args:
+        measure: any measure.
+
+    Returns:
+        The measure.
+
+    Raises:
+        InputError: if it is not a :class:`feduplink.SeparableMeasure`.
+    """
     if not isinstance(measure, SeparableMeasure):
         raise InputError(
             f"measure: {measure.name} depends on the whole upload; accepted in the Lagrangian "
-            "(dual, pdx, optimum): a feduplink.SeparableMeasure."
+            "(dual, pdx, optimum): a subclass of feduplink.SeparableMeasure."
         )
     return measure

@@ -1,4 +1,4 @@
-"""Processes that work for this one and end with it, whatever ends it."""
+"""Pool of worker processes that end with their parent process."""
 
 from __future__ import annotations
 
@@ -14,33 +14,42 @@ from multiprocessing.connection import Connection
 
 @contextlib.contextmanager
 def process_pool(count: int, initializer: Callable[[], object]) -> Iterator[ProcessPoolExecutor]:
-    """``count`` processes, each of which begins with ``initializer``, a function of a module.
+    """Start a pool of spawned processes for the duration of a block.
 
-    If the block raises, they end at once, in the middle of what they do. All of them hold one end
-    of a pipe whose other end only this process has: when it closes, because this process closed it
-    or was ended in any way, SIGKILL included, they exit.
+    Every child holds the read end of a pipe and exits as soon as the write end closes. The parent
+    alone holds the write end, so that the children exit even if the parent is killed by SIGKILL.
+    If the block raises, the children exit immediately and their tasks are abandoned.
+
+    Args:
+        count: number of processes.
+        initializer: module-level function that every process calls first.
+
+    Yields:
+        The executor; leaving the block waits for all submitted tasks.
     """
-    apart = get_context("spawn")
-    theirs, ours = apart.Pipe(duplex=False)
-    with theirs, ours:
-        pool = ProcessPoolExecutor(count, apart, _begin, (theirs, initializer))
+    spawning = get_context("spawn")
+    read_end, write_end = spawning.Pipe(duplex=False)
+    with read_end, write_end:
+        pool = ProcessPoolExecutor(count, spawning, _begin, (read_end, initializer))
         try:
             yield pool
         except BaseException:
-            ours.close()
+            write_end.close()
             pool.shutdown(cancel_futures=True)
             raise
         pool.shutdown()
 
 
-def _begin(lifeline: Connection, initializer: Callable[[], object]) -> None:
-    # Ctrl-C in a terminal reaches all processes; the one that started the others ends them.
+def _begin(read_end: Connection, initializer: Callable[[], object]) -> None:
+    """Initialise a child process."""
+    # Ctrl-C in a terminal reaches all processes; the parent ends its children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+    threading.Thread(target=_exit_when_closed, args=(read_end,), daemon=True).start()
     initializer()
 
 
-def _end_with(lifeline: Connection) -> None:
+def _exit_when_closed(read_end: Connection) -> None:
+    """Exit the process when the other end of the pipe closes."""
     with contextlib.suppress(EOFError, OSError):
-        lifeline.recv_bytes()
+        read_end.recv_bytes()
     os._exit(1)

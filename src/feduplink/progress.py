@@ -1,8 +1,8 @@
-"""Progress callbacks, and progress bars on a terminal or in a notebook.
+"""Progress callbacks and progress bars.
 
-Long-running work reports its beginning, every step and its end to callbacks: those it is given,
-those of the enclosing :func:`report_to` blocks, and progress bars. Bars appear on a terminal
-(standard error) and in a notebook, never in pipes, files and tests.
+Long-running work reports its beginning, every step and its end to three groups of callbacks: those
+passed to it, those of the enclosing :func:`report_to` blocks, and progress bars. Bars are shown on
+a terminal (standard error) and in notebooks only.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-#: Environment variable that turns progress bars off if set to 0.
+#: Environment variable that disables progress bars if set to 0.
 VARIABLE = "FEDUPLINK_PROGRESS"
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of work.
+    """One step of a :class:`Work`.
 
     Attributes:
-        done: amount of work done so far, in the work's ``unit``, at most its ``total``.
+        done: amount of work done so far, in ``Work.unit``, at most ``Work.total``.
         figures: quantities to display and to track, by name.
-        detail: the full record of this step in its own type: an
+        detail: full record of the step, whose type depends on the work: an
             :class:`~feduplink.training.Epoch`, a :class:`~feduplink.federated.FinishedRound`, a
-            :class:`~feduplink.optimum.DualStep`, a :class:`~feduplink.optimum.Certificate`.
+            :class:`~feduplink.optimum.DualStep` or a :class:`~feduplink.optimum.Certificate`.
     """
 
     done: float
@@ -44,14 +44,14 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """A task that reports its progress; two works are different objects even with equal titles.
+    """A task that reports its progress; compared by identity.
 
     Attributes:
-        title: what is being done.
-        total: largest amount of work; None if unknown.
-        unit: what is counted, in the plural: ``epochs``.
-        earlier: steps already done by the run that this one resumes.
-        source: the object that does the work, such as a :class:`~feduplink.training.Trainer`.
+        title: name of the task, for display.
+        total: maximum amount of work; None if unknown.
+        unit: unit of ``Step.done``, in the plural, such as ``epochs``.
+        earlier: steps of the interrupted run that this one resumes.
+        source: object that performs the task, such as a :class:`~feduplink.training.Trainer`.
     """
 
     title: str
@@ -62,23 +62,39 @@ class Work:
 
 
 class Callback:
-    """Callbacks of long-running work; a subclass overrides those it needs.
+    """Base class of callbacks of long-running work; subclasses override the methods they need.
+
+    An exception raised by a callback ends the work, after all other callbacks have been called.
 
     >>> class Printer(Callback):
     ...     def on_step(self, work: Work, step: Step) -> None:
     ...         print(f"{work.title}: {step.done:g} of {work.total:g} {work.unit}")
-
-    An exception raised by a callback ends the work, after all other callbacks were called.
+    >>> with track("training", 2, "epochs", [Printer()]) as progress:
+    ...     progress.advance(1)
+    training: 1 of 2 epochs
     """
 
     def on_begin(self, work: Work) -> None:
-        """Called before the first step."""
+        """Called before the first step.
+
+        Args:
+            work: the task that begins.
+        """
 
     def on_step(self, work: Work, step: Step) -> None:
-        """Called after every step."""
+        """Called after every step.
+
+        Args:
+            work: the task.
+            step: the step that has just been completed.
+        """
 
     def on_end(self, work: Work) -> None:
-        """Called after the last step, also when the work failed."""
+        """Called after the last step, also if the work failed.
+
+        Args:
+            work: the task that has ended.
+        """
 
 
 _enclosing: ContextVar[tuple[Callback, ...]] = ContextVar("feduplink-callbacks", default=())
@@ -86,7 +102,20 @@ _enclosing: ContextVar[tuple[Callback, ...]] = ContextVar("feduplink-callbacks",
 
 @contextlib.contextmanager
 def report_to(*callbacks: Callback) -> Iterator[None]:
-    """Report all work inside the block to these callbacks as well."""
+    """Report all work within a block to further callbacks.
+
+    Args:
+        callbacks: callbacks to add to those of each task.
+
+    >>> import feduplink as fu
+    >>> class Titles(fu.Callback):
+    ...     def on_begin(self, work):
+    ...         print(work.title)
+    >>> scenario = fu.Scenario(workers=2)
+    >>> with fu.report_to(Titles()):
+    ...     result = fu.evaluate(scenario, ["max"], channels_per_split=10)
+    comparison
+    """
     token = _enclosing.set((*_enclosing.get(), *callbacks))
     try:
         yield
@@ -96,7 +125,12 @@ def report_to(*callbacks: Callback) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Progress:
-    """Work in progress with its callbacks."""
+    """A task in progress, as :func:`track` yields it.
+
+    Attributes:
+        work: the task.
+        callbacks: callbacks that every step is reported to.
+    """
 
     work: Work
     callbacks: Sequence[Callback]
@@ -104,9 +138,9 @@ class Progress:
     def advance(
         self, done: float, figures: Mapping[str, float] | None = None, detail: object = None
     ) -> None:
-        """Report a step; the arguments are the fields of :class:`Step`."""
+        """Report a step; the arguments are the attributes of :class:`Step`."""
         step = Step(done, figures or {}, detail)
-        # The stack calls all of them, last in first out, and then raises what one of them raised.
+        # The stack calls all callbacks, last in first out, before it raises an exception of one.
         with contextlib.ExitStack() as stack:
             for callback in reversed(self.callbacks):
                 stack.callback(callback.on_step, self.work, step)
@@ -122,9 +156,18 @@ def track(
     earlier: Sequence[Step] = (),
     source: object = None,
 ) -> Iterator[Progress]:
-    """Report the block as work; the arguments are the fields of :class:`Work`.
+    """Report a block, or every call of a decorated function, as a :class:`Work`.
 
-    As a decorator it reports every call of a function:
+    Args:
+        title: name of the task, for display.
+        total: maximum amount of work; None if unknown.
+        unit: unit of the work, in the plural.
+        callbacks: callbacks beside those of :func:`report_to` blocks and the progress bars.
+        earlier: steps of the interrupted run that this one resumes.
+        source: object that performs the task.
+
+    Yields:
+        A :class:`Progress`, whose ``advance`` reports a step.
 
     >>> @track("counting")
     ... def count() -> int:
@@ -140,7 +183,16 @@ def track(
 
 
 def track_each(title: str, items: Collection[_T], unit: str = "") -> Iterator[_T]:
-    """Iterate over ``items`` and report the loop as work."""
+    """Iterate over a collection and report the loop as a :class:`Work`.
+
+    Args:
+        title: name of the loop, for display.
+        items: items to iterate over.
+        unit: what the items are, in the plural.
+
+    Yields:
+        The items; a step is reported after each of them.
+    """
     with track(title, len(items), unit) as progress:
         for number, item in enumerate(items):
             yield item
@@ -151,12 +203,19 @@ _shown = True
 
 
 def show_progress(shown: bool = True) -> contextlib.AbstractContextManager[object]:
-    """Turn progress bars on or off, from the call on or, as a context manager, for a block.
+    """Enable or disable progress bars, permanently or within a ``with`` block.
 
-    ``FEDUPLINK_PROGRESS=0`` in the environment turns them off in any case.
+    ``FEDUPLINK_PROGRESS=0`` in the environment disables them regardless.
 
-    >>> with show_progress(False):
-    ...     pass  # no bars here
+    Args:
+        shown: whether to show progress bars.
+
+    Returns:
+        A context manager that restores the previous state on exit.
+
+    >>> import feduplink as fu
+    >>> with fu.show_progress(False):
+    ...     result = fu.evaluate(fu.Scenario(workers=2), ["max"], channels_per_split=10)
     """
     global _shown
     restore = contextlib.ExitStack()
@@ -166,10 +225,10 @@ def show_progress(shown: bool = True) -> contextlib.AbstractContextManager[objec
 
 
 class ProgressBars(Callback):
-    """A bar of ``tqdm`` for each work in progress; only the outermost one stays when it ends.
+    """A ``tqdm`` progress bar per task in progress; only the outermost bar remains after its end.
 
     Args:
-        delay_s: time after which a bar appears, so that short work shows none, s.
+        delay_s: delay before a bar appears, s; shorter tasks show none.
     """
 
     def __init__(self, delay_s: float = 1.0) -> None:
@@ -213,9 +272,12 @@ _bars = ProgressBars()
 
 
 def progress_bars() -> tuple[Callback, ...]:
-    """Progress bars if they are on and standard error is a terminal or a notebook, else nothing.
+    """The shared :class:`ProgressBars`, or no callback if bars are disabled or cannot be shown.
 
-    They need the extra ``progress``.
+    Bars need the extra ``progress``, and a terminal on standard error or a notebook.
+
+    Returns:
+        A tuple of one callback or none.
     """
     if not _shown or os.environ.get(VARIABLE) == "0" or find_spec("tqdm") is None:
         return ()
@@ -223,8 +285,25 @@ def progress_bars() -> tuple[Callback, ...]:
     return (_bars,) if watched else ()
 
 
+@contextlib.contextmanager
+def status(text: str) -> Iterator[None]:
+    """Show a line on the terminal during a block that reports no steps, and clear it afterwards.
+
+    Args:
+        text: description of the block.
+    """
+    shown = bool(progress_bars()) and sys.stderr.isatty()
+    if shown:
+        print(f"{text} ...", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
 def _in_notebook() -> bool:
-    """Whether a Jupyter kernel or Colab runs this; imports nothing to find out."""
+    """Whether the code runs in a Jupyter kernel or in Colab; does not import IPython."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return type(shell).__name__ in ("ZMQInteractiveShell", "Shell")

@@ -1,8 +1,7 @@
-"""Independent random streams that derive from one seed.
+"""Independent random streams derived from one seed.
 
-Every purpose has its own stream, so that drawing more numbers for one leaves the others unchanged,
-and so that no realisation of the CSI noise that a policy was tuned or selected on is met again when
-the policy is judged.
+Each purpose has a separate stream: drawing more numbers for one purpose does not change the others,
+and the CSI noise of tuning, validation and test is independent.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ Stream = Literal[
     "verdict-noise",
 ]
 
-#: The number that a stream adds to the seed. Part of every result: a new stream takes a new number,
-#: and a number is never given to another stream.
+#: Number of each stream, which enters its seed. All results depend on these numbers: a new stream
+#: gets a new number, and no number is reused.
 STREAM_IDS: dict[Stream, int] = {
     "train-channels": 0,
     "validation-channels": 1,
@@ -68,7 +67,19 @@ STREAM_IDS: dict[Stream, int] = {
 
 
 def stream_seed(seed: int, stream: Stream, index: int = 0) -> int:
-    """A 63-bit seed for one stream; distinct streams and indices give unrelated seeds."""
+    """Derive the seed of a stream by ``numpy.random.SeedSequence``.
+
+    Args:
+        seed: seed of the run, an integer of 0 or more.
+        stream: purpose of the numbers.
+        index: number of the substream, such as a run or a block of channels.
+
+    Returns:
+        A seed of 63 bits; distinct streams and indices give independent seeds.
+
+    Raises:
+        InputError: if ``seed`` is negative or not an integer.
+    """
     if not hasattr(seed, "__index__") or seed < 0:
         raise InputError(f"seed: {seed!r} is not accepted; accepted: an integer of 0 or more.")
     sequence = np.random.SeedSequence([seed, STREAM_IDS[stream], index])
@@ -78,20 +89,24 @@ def stream_seed(seed: int, stream: Stream, index: int = 0) -> int:
 def torch_generator(
     seed: int, stream: Stream, index: int = 0, device: str | torch.device = "cpu"
 ) -> torch.Generator:
-    """A torch generator at the start of the given stream."""
+    """PyTorch generator at the start of a stream; arguments as of :func:`stream_seed`."""
     return torch.Generator(device=device).manual_seed(stream_seed(seed, stream, index))
 
 
 def numpy_generator(seed: int, stream: Stream, index: int = 0) -> np.random.Generator:
-    """A NumPy generator at the start of the given stream."""
+    """NumPy generator at the start of a stream; arguments as of :func:`stream_seed`."""
     return np.random.default_rng(stream_seed(seed, stream, index))
 
 
 @contextlib.contextmanager
 def own_arithmetic(device: torch.device) -> Iterator[None]:
-    """Leave torch's global generator and precision as they were.
+    """Restore PyTorch's global random generator and matrix precision after the block.
 
-    On a GPU products round their factors to TF32, which training does not feel.
+    Within the block, a GPU rounds the factors of matrix products to TF32, which is precise enough
+    for training.
+
+    Args:
+        device: device of the computation.
     """
     precision = torch.get_float32_matmul_precision()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

@@ -1,9 +1,8 @@
-"""Where policies, measures, channel models, tasks, aggregations and the like are found by name.
+"""Registries of policies, measures, channel models, learning algorithms, tasks and aggregations.
 
-A name is one that ships, one that was registered, one that an installed package declares as an
-entry point, or ``package.module:Object``. Shipped ones come through the same door: they are named
-here as ``package.module:Object`` and imported when they are asked for, so that nobody else needs a
-list of them.
+A name refers to an object of this package, a registered object, an entry point of an installed
+package, or ``package.module:Object``. Objects of this package are listed here as
+``package.module:Object`` too and imported at their first use.
 
 >>> POLICIES.find("max").__name__
 'FullPower'
@@ -39,26 +38,26 @@ _T = TypeVar("_T")
 
 @functools.cache
 def _installed() -> dict[str, tuple[EntryPoint, ...]]:
-    """Entry points of our groups; all at once, since every installed package is looked at."""
+    """Entry points of the groups ``feduplink.*``; cached, as the search covers all packages."""
     found = entry_points()
-    ours = (group for group in found.groups if group.startswith("feduplink."))
-    return {group: tuple(found.select(group=group)) for group in ours}
+    groups = (group for group in found.groups if group.startswith("feduplink."))
+    return {group: tuple(found.select(group=group)) for group in groups}
 
 
 def object_path(item: object) -> str:
-    """``package.module:Object`` of a class or function."""
+    """Path ``package.module:Object`` of a class or function."""
     return f"{getattr(item, '__module__', '')}:{getattr(item, '__qualname__', '')}"
 
 
 class _ClassName:
-    """An attribute of a class and its objects with the name of the class."""
+    """Descriptor that returns the name of the class."""
 
     def __get__(self, _instance: object, owner: type) -> str:
         return owner.__name__
 
 
 def class_name() -> str:
-    """Default of the attribute ``name`` of a class: the name of the class itself.
+    """Default value of a class attribute ``name``: the name of the class, also for subclasses.
 
     >>> class Goodput:
     ...     name = class_name()
@@ -69,13 +68,14 @@ def class_name() -> str:
 
 
 class Registry(Generic[_T]):
-    """The things of one kind, by name.
+    """Objects of one kind by name.
 
     Args:
-        kind: what they are called in errors, ``policy``.
-        group: entry points of installed packages that are taken, ``feduplink.policies``.
-        shipped: name -> ``package.module:Object``, in the order in which they are listed.
-        aliases: further names of shipped ones, each with the name that it stands for.
+        kind: word for the objects in error messages, such as ``policy``.
+        group: entry-point group of installed packages, such as ``feduplink.policies``.
+        shipped: paths ``package.module:Object`` of this package's objects by name, in the order in
+            which they are listed.
+        aliases: alternative names of shipped objects, each with the name it refers to.
 
     """
 
@@ -91,25 +91,38 @@ class Registry(Generic[_T]):
         self._registered: dict[str, _T] = {}
 
     def register(self, name: str, item: _T) -> _T:
-        """Make ``item`` known as ``name`` in this process; a taken name is refused."""
+        """Register an object under a name, in this process.
+
+        Args:
+            name: a name not yet in use.
+            item: the object.
+
+        Returns:
+            The object.
+
+        Raises:
+            InputError: if the name refers to another object.
+        """
         if self._registered.get(name) is item:
             return item
         if name in (*self.names(), *self.aliases):
-            raise InputError(f"{self.kind}: the name {name!r} is taken; accepted: another one.")
+            raise InputError(
+                f"{self.kind}: the name {name!r} is in use; accepted: a name not yet in use."
+            )
         self._registered[name] = item
         return item
 
     def unregister(self, name: str) -> None:
-        """Forget a registered name, so that another item may take it; others are left alone."""
+        """Remove a registered name; names of this and of installed packages remain."""
         self._registered.pop(name, None)
 
     def names(self) -> tuple[str, ...]:
-        """All names: shipped, registered, then those of installed packages."""
+        """All names without aliases: of this package, registered, of installed packages."""
         return tuple({**self._paths, **self._registered, **self._declared})
 
     @property
     def shipped(self) -> tuple[str, ...]:
-        """Names of what comes with this package."""
+        """Names of the objects of this package."""
         return tuple(self._paths)
 
     def check(self, name: str, field: str = "") -> str:
@@ -125,28 +138,46 @@ class Registry(Generic[_T]):
         return name
 
     def find(self, name: str) -> _T:
-        """The item of a name, or of ``package.module:Object``."""
+        """Find an object.
+
+        Args:
+            name: name, alias or ``package.module:Object``.
+
+        Returns:
+            The object; its module is imported if necessary.
+
+        Raises:
+            InputError: if the name is unknown or the import fails.
+        """
         if (item := self._known(self.aliases.get(name, name))) is not None:
             return item
         return self._imported(self.check(name), name)
 
     def find_in_file(self, name: str, file: object) -> _T:
-        """The item that ``file`` names; nothing is imported because a file says so.
+        """Find an object named in a file, without importing modules that the file names.
 
-        Only names that are known without it, and objects of modules that are imported already.
+        Args:
+            name: a known name, or ``package.module:Object`` of a module already imported.
+            file: the file, for error messages.
+
+        Returns:
+            The object.
+
+        Raises:
+            InputError: if the name is unknown and its module is not imported.
         """
         if (item := self._known(name)) is not None:
             return item
         module, _, path = name.partition(":")
         if path and module in sys.modules:
-            return self._imported(name, f"{file} holds {name}")
+            return self._imported(name, f"{name} in {file}")
         raise InputError(
-            f"{self.kind}: {file} holds {name!r}, whose code is not here; accepted after "
+            f"{self.kind}: {file} refers to {name!r}, whose code is not imported; accepted after "
             f"importing its module (--import {module or 'MODULE'} on the command line)."
         )
 
     def name_of(self, item: _T) -> str:
-        """The name that finds ``item``: a known one, else ``package.module:Object``."""
+        """Name under which :meth:`find` returns ``item``, or else ``package.module:Object``."""
         for name, known in self._registered.items():
             if known is item:
                 return name
@@ -156,6 +187,7 @@ class Registry(Generic[_T]):
         return shipped.get(path) or declared.get(path) or path
 
     def _known(self, name: str) -> _T | None:
+        """The object of a known name, or None."""
         if name in self._registered:
             return self._registered[name]
         if name in self._paths:
@@ -166,7 +198,7 @@ class Registry(Generic[_T]):
 
     @functools.cached_property
     def _declared(self) -> dict[str, EntryPoint]:
-        """Entry points of installed packages; one that takes a name of ours is left out."""
+        """Entry points of installed packages, without those that use a name of this package."""
         return {
             entry.name: entry
             for entry in sorted(_installed().get(self.group, ()), key=lambda entry: entry.name)
@@ -174,14 +206,14 @@ class Registry(Generic[_T]):
         }
 
     def _imported(self, path: str, called: str) -> _T:
-        """The object at ``package.module:Object``; ``called`` is its name in errors."""
+        """Import the object at ``package.module:Object``; ``called`` names it in errors."""
         module, _, names = path.partition(":")
         try:
             found: Any = importlib.import_module(module)
             for name in names.split("."):
                 found = getattr(found, name)
         except InputError:
-            raise  # It says what is missing, as an extra that is not installed.
+            raise  # Its message is specific, such as that an extra is not installed.
         except (ImportError, AttributeError, ValueError) as error:
             reason = " ".join(str(error).split()).removesuffix(".")
             raise InputError(
@@ -192,7 +224,7 @@ class Registry(Generic[_T]):
         return item
 
 
-#: Classes of policies, :class:`feduplink.policies.Policy`, and functions of CSI and scenario.
+#: Policies: subclasses of :class:`feduplink.policies.Policy`, or functions of CSI and scenario.
 POLICIES: Registry[Any] = Registry(
     "policy",
     "feduplink.policies",
@@ -224,14 +256,14 @@ POLICIES: Registry[Any] = Registry(
     },
 )
 
-#: Policies that are trained, those that are compared where none are named, and those that
-#: federations compare in addition. The first two are attributes of the classes too, so that classes
-#: of users can have them; here they are known before any class is imported.
+#: Trainable policies, the default policies of a comparison, and the further default policies of a
+#: federation. The first two are class attributes too (``algorithm``, ``by_default``), so that user
+#: classes can set them; these tuples are available without importing a class.
 TRAINABLE = ("pdm", "pdg", "pdx", "learned-schedule")
 COMPARED = ("rand", "orth", "max", "openloop")
 SCHEDULED = ("ideal", "tdma", "ofdma", "fixed-power", "schedule", "learned-schedule")
 
-#: What builds a channel model for a scenario, :class:`feduplink.channels.ChannelModel`.
+#: Channel models: functions of a scenario that return a :class:`feduplink.channels.ChannelModel`.
 CHANNEL_MODELS: Registry[Callable[[Scenario], ChannelModel]] = Registry(
     "channel_model",
     "feduplink.channel_models",
@@ -250,7 +282,8 @@ CHANNEL_MODELS: Registry[Callable[[Scenario], ChannelModel]] = Registry(
     },
 )
 
-#: Classes of measures, :class:`feduplink.link.SeparableMeasure` or :class:`feduplink.link.Measure`.
+#: Measures: subclasses of :class:`feduplink.link.SeparableMeasure` or
+#: :class:`feduplink.link.Measure`.
 MEASURES: Registry[type[AnyMeasure]] = Registry(
     "measure",
     "feduplink.measures",
@@ -262,8 +295,8 @@ MEASURES: Registry[type[AnyMeasure]] = Registry(
     },
 )
 
-#: Classes of learning algorithms, :class:`feduplink.training.LearningAlgorithm`, which the
-#: ``algorithm`` of a policy class names.
+#: Learning algorithms: subclasses of :class:`feduplink.training.LearningAlgorithm`, to which
+#: ``Policy.algorithm`` refers.
 ALGORITHMS: Registry[type[LearningAlgorithm[Any]]] = Registry(
     "algorithm",
     "feduplink.algorithms",
@@ -274,7 +307,7 @@ ALGORITHMS: Registry[type[LearningAlgorithm[Any]]] = Registry(
     },
 )
 
-#: Federated tasks, or functions that make one: see :func:`feduplink.federated.load_task`.
+#: Federated tasks, or functions that return one, see :func:`feduplink.federated.load_task`.
 TASKS: Registry[Task | Callable[..., Task]] = Registry(
     "task",
     "feduplink.tasks",
@@ -286,7 +319,8 @@ TASKS: Registry[Task | Callable[..., Task]] = Registry(
     },
 )
 
-#: Classes or functions without arguments that make a :class:`feduplink.federated.Aggregation`.
+#: Aggregations: classes or functions without arguments that return a
+#: :class:`feduplink.federated.Aggregation`.
 AGGREGATIONS: Registry[Callable[[], Aggregation]] = Registry(
     "aggregation",
     "feduplink.aggregations",

@@ -1,4 +1,4 @@
-"""One validated description of a system: the cell, the radio, the problem to solve in it.
+"""Validated description of a system: the cell, the radio and the optimisation problem.
 
 >>> Scenario(workers=4, pmax_dbw=-30).pmax_w
 0.001
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 class ScenarioPart(ValidatedModel):
-    """Fields that belong together; immutable, and equal when all are equal."""
+    """Base class of the groups of fields of a :class:`Scenario`."""
 
-    #: Fields that may hold one value, or one per worker.
+    #: Fields that take one value, or one per worker.
     per_worker: ClassVar[tuple[str, ...]] = ()
 
     workers: int = Field(8, ge=1, le=1024, description="number of workers L")
@@ -55,15 +55,22 @@ class ScenarioPart(ValidatedModel):
         return self
 
     def listed_per_worker(self, *fields: str) -> int | None:
-        """The number of workers if any of these fields lists a value per worker, else None."""
+        """Number of workers that per-worker values are given for.
+
+        Args:
+            fields: names of fields.
+
+        Returns:
+            The number of workers L if any of the fields lists one value per worker, else None.
+        """
         listed = any(isinstance(getattr(self, field), tuple) for field in fields)
         return self.workers if listed else None
 
 
 def float64(values: Numbers) -> Tensor:
-    """Numbers as a tensor of double precision."""
-    # Imported here: what describes a system is needed long before anything is computed, as for
-    # the options of a command, and PyTorch takes seconds to import.
+    """Convert numbers to a float64 tensor."""
+    # Imported here, because PyTorch takes seconds to import and the command line needs this module
+    # for its options only.
     import torch
 
     return torch.as_tensor(values, dtype=torch.float64)
@@ -73,12 +80,12 @@ _PATTERN = re.compile(r"\s*(?P<measure>[^<>=\s]+)\s*(?P<sense>[<>]=)\s*(?P<limit
 
 
 class ConstraintText(NamedTuple):
-    """The parts of a written constraint.
+    """Parsed text of a constraint.
 
     Attributes:
-        measure: its name, registered or ``package.module:Class``.
-        at_most: whether the limit is an upper one.
-        limits: one, or one per worker.
+        measure: registered name or ``package.module:Class`` of the measure.
+        at_most: whether the limit is an upper limit.
+        limits: one limit, or one per worker, in the unit of the measure.
 
     """
 
@@ -88,7 +95,17 @@ class ConstraintText(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, workers: int) -> ConstraintText:
-        """Take a constraint apart.
+        """Parse ``NAME >= LIMIT`` or ``NAME <= LIMIT``.
+
+        Args:
+            text: the constraint, with one limit, or one per worker separated by spaces.
+            workers: number of workers L.
+
+        Returns:
+            Measure, sense and limits.
+
+        Raises:
+            InputError: if the text cannot be parsed.
 
         >>> ConstraintText.parse("rate >= 0.7", workers=8)
         ConstraintText(measure='rate', at_most=False, limits=(0.7,))
@@ -106,16 +123,16 @@ class ConstraintText(NamedTuple):
         return cls(found["measure"], found["sense"] == "<=", limits)
 
 
-#: A registered name or ``package.module:Object``; only the name is kept.
+#: Registered name or ``package.module:Object``, stored as given.
 ChannelModelName = Annotated[str, AfterValidator(CHANNEL_MODELS.check), CHANNEL_MODELS]
 
 
 class Cell(ScenarioPart):
-    """A square cell with its base stations and workers."""
+    """Square cell with base stations and workers, and the channel model."""
 
     antennas: int = Field(10, ge=1, le=1024, description="antennas n_R of each base station")
     base_stations: int = Field(1, ge=1, le=64, description="base stations in the cell")
-    channel_model: ChannelModelName = Field("wbs", description="what draws the channels")
+    channel_model: ChannelModelName = Field("wbs", description="channel model")
     cell_side_m: float = Field(1000.0, gt=0, le=1e5, description="side of the square cell, m")
     geometry: Literal["redrawn", "kept"] = Field(
         "redrawn", description="worker positions: new in every realisation, or kept"
@@ -140,23 +157,23 @@ class Cell(ScenarioPart):
     def _check_motion(self) -> Self:
         if self.geometry == "redrawn" and (self.speed_mps > 0 or self.coherence_time_s):
             raise ValueError(
-                "speed_mps and coherence_time_s describe workers that stay; accepted only with "
-                "geometry: kept"
+                "speed_mps and coherence_time_s apply to workers that keep their positions; "
+                "accepted only with geometry: kept"
             )
         return self
 
 
 UtilityName = Literal["weighted-sum", "proportional-fairness"]
 
-# Far above anything a cell reaches (40 nats/s/Hz is an SINR of 170 dB), low enough to catch
-# a threshold given in the wrong unit.
+# The limits are far above realistic values (40 nats/s/Hz is an SINR of 170 dB), and low enough to
+# detect a threshold in the wrong unit.
 _Rate = Annotated[float, Field(ge=0, le=40)]
 _EnergyEfficiency = Annotated[float, Field(ge=0, le=1e6)]
 _Weight = Annotated[float, Field(gt=0, le=1e9)]
 
 
 class Goal(ScenarioPart):
-    """The problem to solve; :class:`feduplink.Problem` is what computes with it."""
+    """Objective, weights and constraints, from which :class:`feduplink.Problem` is built."""
 
     per_worker: ClassVar[tuple[str, ...]] = ("rate_min", "ee_min", "weights")
 
@@ -195,7 +212,7 @@ class Goal(ScenarioPart):
 
     @cached_property
     def worker_weights(self) -> Tensor:
-        """ω, (L,) float64. ``data`` and ``uniform`` sum to one."""
+        """Worker weights ω, (L,) float64; ``data`` and ``uniform`` sum to one."""
         if isinstance(self.weights, tuple):
             return float64(self.weights)
         if self.weights == "ones":
@@ -207,29 +224,29 @@ class Goal(ScenarioPart):
 
     @cached_property
     def rate_thresholds(self) -> Tensor:
-        """r0, (L,) float64, nats/s/Hz."""
+        """Rate thresholds r0, (L,) float64, nats/s/Hz."""
         return float64(self.rate_min).expand(self.workers)
 
     @cached_property
     def ee_thresholds(self) -> Tensor:
-        """e0, (L,) float64, nats/s/Hz/W."""
+        """Energy-efficiency thresholds e0, (L,) float64, nats/s/Hz/W."""
         return float64(self.ee_min).expand(self.workers)
 
 
 def data_sizes(workers: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The paper's draw of relative data sizes k_i, (L,) integers in [100, 1000)."""
-    import numpy as np  # as PyTorch: not where a system is only described
+    """Relative data sizes k_i of the paper, (L,) integers drawn uniformly from [100, 1000)."""
+    import numpy as np  # imported here for the same reason as PyTorch in float64
 
     return np.random.RandomState(42).randint(100, 1000, workers).astype(np.int64)
 
 
-#: Weights of the paper's network for digits, the model whose upload is assumed by default.
+#: Number of weights of the paper's network for digits, the model uploaded by default.
 MODEL_WEIGHTS = 39_760
 
-#: Bits of the checksum that every upload ends with.
+#: Length of the checksum at the end of every upload, bits.
 CHECKSUM_BITS = 32
 
-# Ten times the power under which a worker counts as silent, 1e-10 W, is the least Pmax.
+# The smallest Pmax is ten times the power below which a worker is silent, 1e-10 W.
 _PowerDbw = Annotated[float, Field(ge=-90, le=60)]
 _Watts = Annotated[float, Field(gt=0, le=1e3)]
 _ComputeEnergy = Annotated[float, Field(ge=0, le=1)]
@@ -237,15 +254,14 @@ _Bits = Annotated[float, Field(gt=0, le=1024)]
 
 
 def _in_dbw(given: Any) -> Any:
-    """A text that holds a power, in dBW; anything else as it is, to be validated."""
+    """Parse a text as a power in dBW; other values are returned unchanged, to be validated."""
     return parse_power_dbw(given, "pmax_dbw") if isinstance(given, str) else given
 
 
 class Radio(ScenarioPart):
-    """Powers, bandwidth, noise, coding and what sending costs.
+    """Transmit powers, bandwidth, noise, packet errors and energy consumption.
 
-    Powers are given in dBW and noise in dBm/Hz at this border only; the properties give watts and
-    linear ratios, which everything else uses.
+    The fields are in dBW and dBm/Hz; the properties convert to watts, which all computations use.
     """
 
     per_worker: ClassVar[tuple[str, ...]] = (
@@ -275,44 +291,45 @@ class Radio(ScenarioPart):
         description="computation energy c_comp per model bit, J; one value or one per worker",
     )
     bits_per_weight: _Bits | tuple[_Bits, ...] = Field(
-        32.0, description="bits that a model's weight is sent with; one value or one per worker"
+        32.0, description="bits per weight of an uploaded model; one value or one per worker"
     )
 
     @field_validator("pmax_dbw", mode="before")
     @classmethod
     def _powers_with_units(cls, given: Any) -> Any:
-        """Take powers in dBm, mW and W as well."""
+        """Convert powers given as text with a unit, such as ``10 dBm`` or ``10mW``, to dBW."""
         return tuple(map(_in_dbw, given)) if isinstance(given, list | tuple) else _in_dbw(given)
 
     @property
     def pmax_w(self) -> float | Tensor:
-        """Pmax, the largest transmit power, W: a number, or a tensor (L,) with one per worker.
-
-        Not an array of NumPy, which PyTorch refuses as a factor.
-        """
+        """Maximum transmit power Pmax, W: a number, or a tensor (L,) if given per worker."""
         return self.max_power if self.max_power.ndim else float(self.max_power)
 
     @cached_property
     def max_power(self) -> Tensor:
-        """Pmax, W; () for one value, (L,) for one per worker, float64."""
+        """Maximum transmit power Pmax, W; () or, if given per worker, (L,), float64."""
         if isinstance(self.pmax_dbw, tuple):
             return float64([10 ** (dbw / 10) for dbw in self.pmax_dbw])
         return float64(10 ** (self.pmax_dbw / 10))
 
     @cached_property
     def static_power(self) -> Tensor:
-        """P_c, W; () or (L,), float64."""
+        """Static power P_c, W; () or (L,), float64."""
         return float64(self.static_power_w)
 
     @cached_property
     def compute_energy(self) -> Tensor:
-        """c_comp, J per bit of the model; () or (L,), float64."""
+        """Computation energy c_comp, J per bit of the model; () or (L,), float64."""
         return float64(self.compute_energy_j_per_bit)
 
     def model_bits(self, weights: int | Tensor = MODEL_WEIGHTS) -> Tensor:
-        """Z, the bits of one upload: so many weights and their checksum; () or (L,), float64.
+        """Size of one upload, Z = ``bits_per_weight`` · weights + 32 checksum bits.
 
-        ``weights`` is one number, or one per worker, (L,).
+        Args:
+            weights: number of weights of the model, or one per worker, (L,).
+
+        Returns:
+            Z, bits; () or (L,), float64.
         """
         return float64(self.bits_per_weight) * weights + CHECKSUM_BITS
 
@@ -323,11 +340,11 @@ class Radio(ScenarioPart):
         return float(self.bandwidth_hz * 10 ** (density_dbw / 10))
 
 
-#: Of a file: seven fields with a value for each of 1024 workers are a fifth of it.
-_MOST_BYTES = 1 << 20
+#: Maximum size of a scenario file, bytes. Seven fields with 1024 values each need a fifth of it.
+_MAX_FILE_BYTES = 1 << 20
 
 
-#: What describes how channels are drawn; without effect on channels that are recorded.
+#: Fields that determine how channels are drawn, without effect on recorded channels.
 DRAWING_FIELDS = frozenset(Cell.model_fields) - {"workers", "csi_noise"} | {
     "noise_dbm_per_hz",
     "noise_figure_db",
@@ -335,19 +352,28 @@ DRAWING_FIELDS = frozenset(Cell.model_fields) - {"workers", "csi_noise"} | {
 
 
 class Scenario(Goal, Radio, Cell):
-    """A cell, its radio and the problem; immutable, and equal when all fields are equal.
+    """A cell, its radio and the optimisation problem; immutable, and compared by value.
 
-    Who needs only a part of it says so: a scenario is a :class:`Cell`, a :class:`Radio` and a
-    :class:`Goal`.
+    The fields are those of :class:`Cell`, :class:`Radio` and :class:`Goal`, with units in their
+    descriptions: ``feduplink evaluate --help``, or ``Scenario.model_fields``. All are optional; the
+    defaults are the setting of the paper. Fields per worker take one value, or a sequence of L.
+
+    Raises:
+        InputError: if a field is unknown or a value is not accepted.
+
+    >>> import feduplink as fu
+    >>> scenario = fu.Scenario(workers=2, pmax_dbw=["10 dBm", "-10 dBW"], rate_min=0.5)
+    >>> scenario.pmax_w
+    tensor([0.0100, 0.1000], dtype=torch.float64)
     """
 
     if TYPE_CHECKING:
-        # Type checkers would derive one from the fields, stricter than what is accepted: a list is
-        # one value per worker, one constraint need not be a list.
+        # The signature derived from the fields would be too strict: sequences are accepted for
+        # per-worker fields, and a single constraint need not be in a tuple.
         def __init__(self, /, **fields: Any) -> None: ...
 
     def __eq__(self, other: object) -> bool:
-        # Not pydantic's, which also compares the tensors that were computed from the fields.
+        # pydantic's comparison includes cached tensors, whose truth value is undefined.
         return isinstance(other, Scenario) and self.model_dump() == other.model_dump()
 
     def with_limits(
@@ -357,10 +383,21 @@ class Scenario(Goal, Radio, Cell):
         time_max_s: Numbers | None = None,
         energy_max_j: Numbers | None = None,
     ) -> Scenario:
-        """The scenario with thresholds from what an upload of ``model_bits`` Z may take.
+        """Set the thresholds from limits on the time T and the energy E of one upload.
 
-        r0 = Z ln 2 / (B T) for a time T and e0 = (ln 2 / B) / (E / Z − c_comp) for an energy E,
-        each a scalar or one value per worker.
+        r0 = Z ln 2 / (B T) and e0 = (ln 2 / B) / (E / Z − c_comp). Each argument is one value, or
+        one per worker.
+
+        Args:
+            model_bits: Z of one upload, bits.
+            time_max_s: limit T on the time, s; None: ``rate_min`` is kept.
+            energy_max_j: limit E on the energy, J; None: ``ee_min`` is kept.
+
+        Returns:
+            The scenario with these thresholds.
+
+        Raises:
+            InputError: if a time is not positive, or an energy does not exceed c_comp Z.
 
         >>> round(Scenario().with_limits(1_272_352, time_max_s=7.0).rate_min, 4)
         0.6999
@@ -378,34 +415,58 @@ class Scenario(Goal, Radio, Cell):
         return self.replace(**changes)
 
     def any_cell(self) -> Scenario:
-        """The scenario that policies of a federation are made for.
+        """Copy with positions redrawn in every realisation.
 
-        The cell of a run is not known in advance.
+        Policies of a federation are made for this scenario, because the positions in a run are
+        unknown beforehand.
+
+        Returns:
+            The scenario, with workers that do not move.
         """
         return self.replace(geometry="redrawn", speed_mps=0.0, coherence_time_s=None)
 
     def to_yaml(self) -> str:
-        """The scenario as YAML text; :meth:`load` reads it back to an equal one."""
+        """YAML text of all fields.
+
+        Returns:
+            The text; :meth:`from_text` returns an equal scenario.
+        """
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Scenario:
-        """Read a scenario from a file, or by the name of one that ships with the package.
+        """Load a scenario from a YAML file, or a scenario of this package by name.
 
-        A shipped one's name is never taken for a file's; write ``./name`` for that.
+        Args:
+            path: a file, or one of :func:`shipped_scenarios`. For a file of the same name, write
+                ``./name``.
+
+        Returns:
+            The scenario.
+
+        Raises:
+            InputError: if the file is missing, too large or invalid, or the name is unknown.
         """
         source = Path(path)
         if str(path) in shipped_scenarios() or not (source.suffix or source.exists()):
             return cls._shipped(str(path))
-        return cls.from_text(read_limited(source, "scenario", _MOST_BYTES), str(path))
+        return cls.from_text(read_limited(source, "scenario", _MAX_FILE_BYTES), str(path))
 
     def save(self, path: str | Path) -> Path:
-        """Write the scenario to a YAML file, which :meth:`load` reads."""
+        """Write the scenario to a YAML file.
+
+        Args:
+            path: the file.
+
+        Returns:
+            Path of the file, for :meth:`load`.
+        """
         write_text(Path(path), self.to_yaml())
         return Path(path)
 
     @classmethod
     def _shipped(cls, name: str) -> Scenario:
+        """Load a scenario of this package by name."""
         file = resources.files("feduplink.scenarios") / f"{name}.yaml"
         if not file.is_file():
             raise unknown_name("scenario", name, shipped_scenarios(), "or a YAML file")
@@ -413,22 +474,41 @@ class Scenario(Goal, Radio, Cell):
 
     @classmethod
     def from_text(cls, text: str | bytes, origin: str = "the text") -> Scenario:
-        """Read a scenario from YAML, or JSON; ``origin`` names the text in a refusal."""
+        """Parse a scenario from YAML or JSON.
+
+        Args:
+            text: a mapping of fields to values; bytes in UTF-8.
+            origin: description of the text, for error messages.
+
+        Returns:
+            The scenario.
+
+        Raises:
+            InputError: if the text is not a mapping, or a field or value is not accepted.
+        """
         return cls(**parse_mapping(text, f"scenario: {origin}"))
 
 
 def shipped_scenarios() -> list[str]:
-    """Names of the scenarios that ship with the package, for :meth:`Scenario.load`."""
+    """Names of the scenarios in this package.
+
+    Returns:
+        Sorted names, for :meth:`Scenario.load`.
+
+    >>> import feduplink as fu
+    >>> fu.Scenario.load(fu.shipped_scenarios()[0]).workers
+    8
+    """
     files = resources.files("feduplink.scenarios").iterdir()
     return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
 
 
 def _checked_limit(name: str, value: Numbers, above: Tensor) -> Tensor:
-    """The limits, () or (L,), unless they are not above what the computation takes."""
+    """Check limits, () or (L,), on an upload: finite and above ``above``, () or (L,)."""
     limits = float64(value)
     if not bool((limits.isfinite() & (limits > above)).all()):
         least = f"{above.item():g}" if above.ndim == 0 else f"{above.tolist()}"
-        because = ", which the computation takes" if bool((above > 0).any()) else ""
+        because = ", the computation energy" if bool((above > 0).any()) else ""
         raise InputError(
             f"{name}: {limits.tolist()} is not accepted; accepted: finite and above {least}"
             f"{because}."

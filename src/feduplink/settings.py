@@ -1,5 +1,6 @@
-"""Settings of training, networks and federations, without PyTorch: the command line reads them to
-list its options.
+"""Settings of training, networks and federations.
+
+Importing this module does not import PyTorch: the command line reads the settings for its options.
 """
 
 from __future__ import annotations
@@ -13,18 +14,24 @@ from feduplink.validation import ValidatedModel
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Names of sets of hyperparameters, see :class:`feduplink.training.Preset`.
+#: Name of a set of hyperparameters, see :class:`feduplink.training.Preset`.
 PresetName = Literal["ours", "paper"]
 
-#: Start of the auxiliary variables r and e: the thresholds, or the estimates of the first batch.
+#: Initial auxiliary variables r and e: the thresholds, or the estimates of the first batch.
 RequiredStart = Literal["thresholds", "first-batch"]
 
 
 class TrainingSettings(ValidatedModel):
-    """Hyperparameters of primal–dual learning; the defaults are ours for ``pdg``.
+    """Hyperparameters of primal–dual learning; the defaults are those of ``pdg``.
 
-    :class:`~feduplink.training.Preset` has those of the paper beside ours, for both policies;
-    docs/paper-settings.md compares the two and the authors' code in one table, with reasons.
+    Fields are validated and immutable; ``replace`` returns a changed copy. Each field's description
+    states its meaning. :class:`~feduplink.training.Preset` contains the defaults and the values of
+    the paper for ``pdm`` and ``pdg``; docs/paper-settings.md compares them.
+
+    >>> import feduplink as fu
+    >>> settings = fu.TrainingSettings(epochs=100)
+    >>> settings.epochs, settings.replace(batch_size=50).batch_size
+    (100, 50)
     """
 
     epochs: int = Field(
@@ -118,7 +125,7 @@ class PhaseSettings(OneCycleSettings):
     )
 
 
-#: Largest power that counts as silence, W.
+#: Power below which a worker is silent, W.
 SILENCE_W = 1e-10
 _PUBLISHED_SILENCE_W = 1e-20
 
@@ -126,7 +133,7 @@ _PREFIX = "architecture."
 
 
 class Architecture(ValidatedModel):
-    """Architecture of any network of the paper."""
+    """Architecture common to the networks of the paper."""
 
     silence_w: float = Field(
         default=SILENCE_W,
@@ -137,16 +144,23 @@ class Architecture(ValidatedModel):
 
     @classmethod
     def as_published(cls) -> Self:
-        """The architecture of the paper and the authors' code."""
+        """Architecture of the paper and the authors' code."""
         return cls(silence_w=_PUBLISHED_SILENCE_W)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The fields as scalars named ``architecture.*``, to be saved beside the weights."""
+        """The fields as scalar tensors named ``architecture.*``, to be saved with the weights."""
         return {f"{_PREFIX}{name}": _scalar(value) for name, value in self.model_dump().items()}
 
     @classmethod
     def split(cls, tensors: dict[str, Tensor]) -> tuple[Self, dict[str, Tensor]]:
-        """Split tensors into the architecture of :meth:`tensors` and the weights."""
+        """Inverse of :meth:`tensors`.
+
+        Args:
+            tensors: weights, and scalars named ``architecture.*``, by name.
+
+        Returns:
+            The architecture, and the weights by name.
+        """
         fields = {
             name.removeprefix(_PREFIX): value.item()
             for name, value in tensors.items()
@@ -168,29 +182,31 @@ class GraphArchitecture(Architecture):
 
     @classmethod
     def as_published(cls) -> Self:
-        """The architecture of the paper and the authors' code."""
+        """Architecture of the paper and the authors' code."""
         return cls(silence_w=_PUBLISHED_SILENCE_W, transposed_graph=False, bias=False)
 
 
 def _scalar(value: float | bool) -> Tensor:
-    import torch  # here, so that importing the settings does not load it
+    """A number as a scalar tensor: bool, or float64."""
+    import torch  # imported here, so that importing the settings does not import PyTorch
 
     return torch.tensor(value, dtype=torch.bool if isinstance(value, bool) else torch.float64)
 
 
-#: Partition of images over the workers: i.i.d., with pixel noise, or with skewed labels.
+#: Distribution of images over the workers: i.i.d., with pixel noise, or with skewed labels.
 Partition = Literal["iid", "gaussian", "dirichlet"]
 
-#: SINR that decides whether an upload arrives: with all transmitting workers, the lowest of the
-#: round, as in the paper; or that of every phase, weighted by the bits sent in it.
+#: SINR at which the success probability of an upload is evaluated: the lowest SINR of the round, as
+#: in the paper, or a mean over the phases weighted by the bits sent, see
+#: :mod:`feduplink.link.arrivals`.
 ArrivalRule = Literal["worst-phase", "every-phase"]
 
 
-#: Default number of channels in each of the three splits.
+#: Default number of channels in each split.
 CHANNELS_PER_SPLIT = 1000
 
-#: Largest number of drawn channels that a verdict on the constraints rests on.
+#: Maximum number of drawn channels for a verdict on the constraints.
 MAX_VERDICT_CHANNELS = 50_000
 
-#: Names of the splits.
+#: Names of the splits of a set of channels.
 PARTS = ("training", "validation", "test")

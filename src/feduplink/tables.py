@@ -1,4 +1,4 @@
-"""Tables of words and numbers: plain text, Markdown, HTML, and rich tables on a terminal."""
+"""Tables as plain text, Markdown, HTML and on a terminal."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
 
-#: Colours of cells that begin with a verdict.
+#: Colour of a cell by its first word.
 _VERDICT_COLOURS = {
     "feasible": "green",
     "infeasible": "red",
     "inconclusive": "yellow",
     "silent": "red",
 }
-#: Width of tables in files and pipes, characters.
+#: Width of the console if standard output is not a terminal, characters.
 _PLAIN_WIDTH = 120
 
 
 def three_digits(value: float) -> str:
-    """A number for a table, with zeros at its end where they say how exact it is.
+    """Format a number with three significant digits, keeping trailing zeros.
 
     >>> [three_digits(value) for value in (8.8, 0.3, 228.0, 12345.6)]
     ['8.80', '0.300', '228', '12,346']
@@ -35,15 +35,15 @@ def three_digits(value: float) -> str:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A row per thing, its name first.
+    """A table of text cells, with the row label in the first column.
 
     Attributes:
-        title: what it is about.
-        columns: their headers; a line break shows where a narrow header is broken first. The line
-            after a second one is a unit, which a narrow terminal leaves out.
-        rows: as many cells each.
-        remarks: explanations of the columns, a sentence each without its capital and full stop.
-        notes: what is particular to these rows, as remarks; a note may begin with a row's name.
+        title: title above the table.
+        columns: column headers; a line break marks the preferred position for wrapping. The line
+            after a second break is a unit, which is omitted on narrow terminals.
+        rows: one cell per column each.
+        remarks: explanations of the columns, sentences without initial capital and full stop.
+        notes: remarks on these rows in particular; a note may begin with a row label.
     """
 
     title: str
@@ -54,16 +54,16 @@ class TextTable:
 
     @classmethod
     def of_entries(cls, title: str, entries: Mapping[str, str]) -> TextTable:
-        """Names and values below each other."""
+        """Table of two columns without headers: names and values."""
         return cls(title, ("", ""), list(entries.items()))
 
     @property
     def headers(self) -> list[str]:
-        """The columns' headers on one line."""
+        """Column headers, each on one line."""
         return [column.replace("\n", " ") for column in self.columns]
 
     def plain(self) -> str:
-        """Aligned columns; the names are flush left, the rest flush right."""
+        """Plain text with aligned columns: the first left-aligned, the others right-aligned."""
         lines = [self.headers, *self.rows] if any(self.headers) else list(self.rows)
         widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
         shown = [
@@ -76,16 +76,16 @@ class TextTable:
         return "\n".join([self.title, *shown, *self.remarks, *self.notes])
 
     def markdown(self) -> str:
-        """Title and table, the remarks in one paragraph, and a paragraph per note."""
+        """Markdown: title, table, the remarks as one paragraph, one paragraph per note."""
         rule = ["---", *["---:"] * (len(self.columns) - 1)]
         rows = [f"| {' | '.join(cells)} |" for cells in (self.headers, rule, *self.rows)]
         remarks = [f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks]
-        notes = [f"{note}." for note in self.notes]  # names stay as they are written in the table
+        notes = [f"{note}." for note in self.notes]  # a row label keeps its lower case
         paragraphs = [self.title, "\n".join(rows), "\n".join(remarks), *notes]
         return "\n\n".join(filter(None, paragraphs)) + "\n"
 
     def html(self) -> str:
-        """For a notebook; everything is escaped."""
+        """HTML for a notebook, with all text escaped."""
 
         def row(tag: str, cells: Sequence[str]) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
@@ -99,16 +99,16 @@ class TextTable:
 
 
 def console() -> Console:
-    """Standard output; away from a terminal plain text, wide enough for the tables."""
+    """Console on standard output; plain text of 120 characters if that is not a terminal."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _PLAIN_WIDTH
-    # What is printed is never markup: a path may hold brackets.
+    # Markup is disabled because a path may contain brackets.
     return Console(width=width, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def wrapped(text: str, console: Console) -> str:
-    """Wrap sentences at the width of a terminal; text for a file or a pipe is not changed."""
+    """Wrap text at the width of a terminal; text for a file or a pipe is returned unchanged."""
     if not console.is_terminal:
         return text
     lines = (
@@ -118,7 +118,7 @@ def wrapped(text: str, console: Console) -> str:
 
 
 def terminal_table(table: TextTable) -> RenderableType:
-    """The table for a console: narrow terminals wrap its headers and set columns closer."""
+    """The table as a rich renderable, which wraps headers on narrow terminals."""
     from rich.console import Group
     from rich.text import Text
 
@@ -127,10 +127,10 @@ def terminal_table(table: TextTable) -> RenderableType:
 
 
 class _FittedTable:
-    """The rows of a table on a console: a narrow one wraps headers, then names.
+    """The rows of a table, fitted to the width of a console.
 
-    Cells other than names stay on one line. Columns are two spaces apart, or one where that does
-    not fit.
+    If the table is too wide, headers are wrapped, then the gap between columns is reduced from two
+    spaces to one, then row labels are wrapped. Other cells are never wrapped.
     """
 
     def __init__(self, table: TextTable) -> None:
@@ -157,6 +157,7 @@ class _FittedTable:
         yield drawn
 
     def _drawn(self, columns: Sequence[str], widths: Sequence[int], gap: int) -> Table:
+        """The table with these headers, column widths and gap, in characters."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -179,7 +180,7 @@ def _longest_words(columns: Sequence[str]) -> list[int]:
 
 
 def print_records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows of texts, with long ones folded."""
+    """Print a table of text cells, with long cells folded."""
     from rich import box
     from rich.table import Table
 

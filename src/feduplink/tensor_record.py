@@ -1,4 +1,4 @@
-"""Records of tensors: dataclasses whose fields share a leading batch dimension."""
+"""Dataclasses of tensors that share a leading batch dimension."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ class TensorRecord:
     """Base class of frozen dataclasses that describe M rows by tensors of shape (M, ...).
 
     A field may also be a record of M rows, or a tuple or mapping of tensors and records. Operations
-    on rows leave the fields named in :attr:`shared` as they are, and all values that are not
-    tensors.
+    on rows do not change the fields named in :attr:`shared` or values that are not tensors.
 
     >>> @dataclass(frozen=True)
     ... class Points(TensorRecord):
@@ -28,40 +27,59 @@ class TensorRecord:
     Points(position=tensor([[3., 4.]]), scale=tensor(10.))
     """
 
-    #: Names of the fields without the leading dimension.
+    #: Names of the fields without the batch dimension.
     shared: ClassVar[frozenset[str]] = frozenset()
 
     def take(self, index: Tensor | slice) -> Self:
-        """Return the rows given by indices (K,), a mask (M,) or a slice."""
+        """Select rows.
+
+        Args:
+            index: indices (K,), a mask (M,) bool, or a slice.
+
+        Returns:
+            The record of these rows.
+        """
         return self._map(lambda own: own[index])
 
     def select(self, alternative: Tensor) -> Self:
-        """Return one of A alternatives for each of N rows, from a record of A·N rows.
+        """Select one of A alternatives for each of N rows, from a record of A·N rows.
+
+        The first N rows belong to the first alternative, the next N to the second and so on, as
+        after :meth:`concat`.
 
         Args:
-            alternative: which one, (N,) int64 in [0, A). The record holds N rows of the first
-                alternative, then N of the second and so on, as :meth:`concat` joins them.
+            alternative: index of the alternative, (N,) int64 in [0, A).
+
+        Returns:
+            The record of N rows.
         """
         count = len(alternative)
         return self.take(alternative * count + torch.arange(count, device=alternative.device))
 
     def where(self, mask: Tensor, other: Self) -> Self:
-        """Return the rows of ``other`` where ``mask`` (M,) is true, else those of this record."""
+        """Rows of ``other`` where ``mask`` (M,) is True, rows of this record elsewhere."""
         return self._map(
             lambda own, new: torch.where(mask.view(-1, *[1] * (own.ndim - 1)), new, own), other
         )
 
     def with_rows(self, index: Tensor, rows: Self) -> Self:
-        """Return the record with its rows ``index`` (K,) replaced by the K rows of ``rows``."""
+        """Copy with the rows ``index`` (K,) replaced by the K rows of ``rows``."""
         return self._map(lambda own, new: own.index_copy(0, index, new), rows)
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """Join records along their rows; shared values are those of the first."""
+        """Concatenate records along the batch dimension; shared values are those of the first."""
         return parts[0]._map(lambda *tensors: torch.cat(tensors), *parts[1:])
 
     def to(self, target: torch.device | torch.dtype | str) -> Self:
-        """Move all tensors to a device, or convert those of floating point to a precision."""
+        """Copy with all tensors on a device, or with floating-point tensors of another dtype.
+
+        Args:
+            target: device, or floating-point dtype.
+
+        Returns:
+            The record.
+        """
 
         def moved(own: Tensor) -> Tensor:
             converts = own.is_floating_point() or not isinstance(target, torch.dtype)
@@ -72,7 +90,10 @@ class TensorRecord:
     def _map(
         self, change: Callable[..., Tensor], *others: TensorRecord, rows_only: bool = True
     ) -> Self:
-        """Apply ``change`` to every tensor, together with the same tensor of ``others``."""
+        """Apply ``change`` to every tensor, together with the corresponding tensors of ``others``.
+
+        ``rows_only`` excludes the fields named in :attr:`shared`.
+        """
 
         def mapped(value: Any, *rest: Any) -> Any:
             if isinstance(value, Tensor):

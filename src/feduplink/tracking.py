@@ -1,4 +1,4 @@
-"""Trackers: callbacks that record the figures of any work, in a CSV file or for TensorBoard."""
+"""Trackers: callbacks that record the progress of a task in a CSV file or for TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from feduplink.progress import Callback, Step, Work
 from feduplink.storage.files import write_text
 from feduplink.validation import import_extra
 
-#: Least time between two writes of a file: steps may be short, and each write is of the whole file.
-_WRITE_INTERVAL_S = 2.0
+#: Minimum time between two writes, s: each write rewrites the whole file, and steps may be short.
+_MIN_WRITE_INTERVAL_S = 2.0
 
 
 @runtime_checkable
 class Record(Protocol):
-    """The ``detail`` of a step that chooses what is recorded of it."""
+    """Protocol of a ``Step.detail`` that defines the values to record."""
 
     def row(self) -> dict[str, Any]:
-        """Columns of a CSV file."""
+        """Values of a CSV row by column."""
 
     def scalars(self) -> dict[str, float]:
-        """Scalars by tag."""
+        """TensorBoard scalars by tag."""
 
 
 class CsvLog(Callback):
-    """A CSV file with one row per step, written at least every two seconds.
+    """CSV file with one row per step.
 
-    Columns are those of the step's :class:`Record`, such as an
+    The columns are those of the step's :class:`Record`, such as an
     :class:`~feduplink.training.Epoch`; otherwise the amount of work done and the figures. The file
-    is complete at all times.
+    is replaced atomically, at most every two seconds and at the end.
 
     Args:
         path: file to write.
@@ -52,7 +52,7 @@ class CsvLog(Callback):
     def on_step(self, work: Work, step: Step) -> None:
         """Add a row."""
         self._rows.append(_row(work, step))
-        if time.monotonic() - self._written_s > _WRITE_INTERVAL_S:
+        if time.monotonic() - self._written_s > _MIN_WRITE_INTERVAL_S:
             self._write()
 
     def on_end(self, work: Work) -> None:
@@ -61,7 +61,7 @@ class CsvLog(Callback):
 
     def _write(self) -> None:
         text = io.StringIO(newline="")
-        # Works of one command may have different columns.
+        # Tasks of one command may have different columns.
         columns = dict.fromkeys(name for row in self._rows for name in row)
         writer = csv.DictWriter(text, [*columns])
         if columns:
@@ -72,22 +72,22 @@ class CsvLog(Callback):
 
 
 class TensorBoardLog(Callback):
-    """Scalars of every step for TensorBoard.
+    """TensorBoard event files with the scalars of every step.
 
-    Tags are those of the step's :class:`Record`; otherwise ``TITLE/FIGURE``.
+    The tags are those of the step's :class:`Record`; otherwise ``TITLE/FIGURE``.
 
     Args:
         directory: directory of the event files.
 
     Raises:
-        InputError: TensorBoard is not installed.
+        InputError: if TensorBoard is not installed.
     """
 
     def __init__(self, directory: Path) -> None:
         import_extra("tensorboard", "track")
         from torch.utils.tensorboard import SummaryWriter
 
-        # A resumed run writes its earlier steps again, in place of those of the interrupted one.
+        # A resumed run rewrites its earlier steps and discards those of the interrupted run.
         self._writer = SummaryWriter(str(directory), purge_step=0)
 
     def on_begin(self, work: Work) -> None:
@@ -106,22 +106,31 @@ class TensorBoardLog(Callback):
 
 
 def _row(work: Work, step: Step) -> dict[str, Any]:
-    """Columns of a CSV file; floats have six digits: the rest is noise of the drawn channels."""
+    """Values by column; floats have six digits, more would be sampling noise of the channels."""
     own = {work.unit or "steps": step.done, **step.figures}
     row = step.detail.row() if isinstance(step.detail, Record) else own
     return {name: f"{v:.6g}" if isinstance(v, float) else v for name, v in row.items()}
 
 
 def _scalars(work: Work, step: Step) -> dict[str, float]:
+    """Values by tag."""
     if isinstance(step.detail, Record):
         return step.detail.scalars()
     return {f"{work.title}/{name}": value for name, value in step.figures.items()}
 
 
 def make_trackers(directory: Path | None, *, tensorboard: bool = False) -> list[Callback]:
-    """The trackers of a run: ``history.csv`` in its directory, and a log for TensorBoard.
+    """Trackers of a run: ``history.csv`` in its directory and, optionally, a TensorBoard log.
 
-    A further tracker is a :class:`Callback` here and an argument that switches it on.
+    Args:
+        directory: directory of the run; None: no trackers.
+        tensorboard: also write TensorBoard event files, in ``directory/tensorboard``.
+
+    Returns:
+        The callbacks.
+
+    Raises:
+        InputError: if ``tensorboard`` is given without a directory, or is not installed.
     """
     if directory is None:
         if tensorboard:

@@ -1,9 +1,10 @@
-"""Units in which quantities are displayed, and powers with a unit as they are typed.
+"""Units of displayed quantities, and parsing of powers with a unit.
 
-Inside the package everything is SI with natural logarithms: W, s, J, nat/s/Hz, nat/s/Hz/W. Tables,
-plots and pages show ``engineering`` units, those of 3GPP and Sionna: dBm, bit/s/Hz and, with the
-bandwidth of the scenario, Mbit/J. ``nats`` are the units of the paper: dBW, nat/s/Hz, nat/s/Hz/W.
-Files of numbers (``metrics.json``, CSV, tensors) are SI in either case.
+Internally all quantities are in SI units with natural logarithms: W, s, J, nat/s/Hz, nat/s/Hz/W.
+Tables, plots and pages use one of two systems of units. ``engineering``, the default, follows 3GPP
+and Sionna: dBm, bit/s/Hz and, given the bandwidth, Mbit/J. ``nats`` follows the paper: dBW,
+nat/s/Hz, nat/s/Hz/W. Files of numbers (``metrics.json``, CSV, tensors) are in SI units in either
+case.
 
 >>> display_unit("nats/s/Hz").text(0.7)
 '1.01 bit/s/Hz'
@@ -32,18 +33,18 @@ UnitSystem = Literal["engineering", "nats"]
 _system: UnitSystem = "engineering"
 
 _POWER = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*(dBW|dBm|W|mW|uW|µW)?\s*", re.IGNORECASE)
-#: Watts per linear unit of power, in lower case.
+#: Watts per linear unit of power, by the unit in lower case.
 _WATTS = {"w": 1.0, "mw": 1e-3, "uw": 1e-6, "µw": 1e-6}
 
 
 @dataclass(frozen=True)
 class DisplayUnit:
-    """The unit in which a quantity is displayed.
+    """Unit in which a quantity is displayed.
 
     Attributes:
-        symbol: of the unit; empty for a pure number.
-        factor: displayed value per value in the unit of the package.
-        offset: displayed value of zero.
+        symbol: symbol of the unit; empty for a dimensionless quantity.
+        factor: change of the displayed value per unit of the internal value.
+        offset: displayed value of an internal value of zero.
     """
 
     symbol: str
@@ -51,34 +52,34 @@ class DisplayUnit:
     offset: float = 0.0
 
     def displayed(self, value: float) -> float:
-        """A value of the package, in this unit."""
+        """Convert an internal value to this unit."""
         return self.factor * value + self.offset
 
     def text(self, value: float, form: str = ".3g") -> str:
-        """A value of the package with its displayed unit.
+        """Format an internal value with the displayed unit.
 
         Args:
-            value: in the unit of the package.
+            value: value in the internal unit.
             form: format of the number, by default three significant digits.
         """
         return self.label(format(self.displayed(value), form))
 
     def label(self, name: str, separator: str = " ") -> str:
-        """A name with the symbol of the unit behind it, if there is one."""
+        """Append the symbol of the unit, if there is one, to a name."""
         return f"{name}{separator}{self.symbol}" if self.symbol else name
 
 
 def set_units(system: UnitSystem) -> None:
-    """Display quantities in ``engineering`` units (the default) or in ``nats``, the paper's.
+    """Set the units of tables, plots and pages, for the whole process.
 
-    Tables, plots and sentences that are made afterwards are in these units. What an option or a
-    field means never changes: ``pmax_dbw`` is in dBW in either case, and files of numbers are SI.
+    Options, fields and files of numbers keep their units: ``pmax_dbw`` is in dBW in either case.
 
     Args:
-        system: ``engineering`` or ``nats``, for the whole process.
+        system: ``engineering`` (dBm, bit/s/Hz, Mbit/J; the default) or ``nats`` (dBW, nats/s/Hz,
+            nats/s/Hz/W, as in the paper).
 
     Raises:
-        InputError: the system is unknown.
+        InputError: if the system is unknown.
 
     >>> import feduplink as fu
     >>> fu.set_units("nats")
@@ -93,13 +94,16 @@ def set_units(system: UnitSystem) -> None:
 
 
 def display_unit(unit: str, bandwidth_hz: float | None = None) -> DisplayUnit:
-    """The displayed unit of a quantity whose unit in the package is ``unit``.
+    """Unit in which a quantity is displayed, in the current system of units.
 
-    R bit/s/Hz = R / ln 2 nat/s/Hz; EE Mbit/J = EE B / (10⁶ ln 2) nat/s/Hz/W.
+    1 nat/s/Hz = 1 / ln 2 bit/s/Hz, and 1 nat/s/Hz/W = B / (10⁶ ln 2) Mbit/J at a bandwidth of B Hz.
 
     Args:
-        unit: of a measure, such as ``nats/s/Hz``; one without a conversion is displayed as it is.
-        bandwidth_hz: B, Hz; without it an energy efficiency is in bit/s/Hz/W.
+        unit: internal unit, such as ``nats/s/Hz``; one without a conversion is displayed as it is.
+        bandwidth_hz: bandwidth B, Hz; None: an energy efficiency is displayed in bit/s/Hz/W.
+
+    Returns:
+        The unit, with its conversion factor.
     """
     if _system == "engineering":
         if unit == "nats/s/Hz":
@@ -112,11 +116,11 @@ def display_unit(unit: str, bandwidth_hz: float | None = None) -> DisplayUnit:
 
 
 def scaled_unit(unit: str, values: Iterable[float]) -> DisplayUnit:
-    """``unit``, or its thousandth if no value reaches 1; with ``nats`` always ``unit``.
+    """Unit with the prefix milli if no value reaches 1; with ``nats`` without a prefix.
 
     Args:
-        unit: s, J or another unit of SI that takes prefixes.
-        values: all that are displayed together; infinite and undefined ones do not count.
+        unit: SI unit that takes prefixes, such as ``s`` or ``J``.
+        values: values that are displayed together; infinite and undefined ones are ignored.
 
     >>> scaled_unit("J", [0.017, 0.44]).text(0.017)
     '17 mJ'
@@ -130,17 +134,17 @@ def scaled_unit(unit: str, values: Iterable[float]) -> DisplayUnit:
 
 
 def power_unit() -> str:
-    """The logarithmic unit in which powers are displayed: dBm, or dBW with ``nats``."""
+    """Logarithmic unit in which powers are displayed: ``dBm``, or ``dBW`` with ``nats``."""
     return "dBm" if _system == "engineering" else "dBW"
 
 
 def displayed_power(power_dbw: float) -> float:
-    """A power given in dBW, in the :func:`power_unit`."""
+    """Convert a power from dBW to the unit :func:`power_unit`."""
     return power_dbw + 30.0 if _system == "engineering" else power_dbw
 
 
 def power_text(power_dbw: float | Sequence[float]) -> str:
-    """A power given in dBW as it is displayed, or the range of several.
+    """Format a power given in dBW, or the range of several, with the displayed unit.
 
     >>> power_text([-20.0, -23.0])
     '7 to 10 dBm'
@@ -154,14 +158,17 @@ def power_text(power_dbw: float | Sequence[float]) -> str:
 
 
 def parse_power_dbw(text: str, field: str = "power") -> float:
-    """The power in dBW that a text holds.
+    """Parse a power with an optional unit.
 
     Args:
-        text: a number in dBW, or one with dBW, dBm, W, mW or µW behind it.
-        field: what it is given for, in the error.
+        text: a number, optionally followed by dBW, dBm, W, mW, uW or µW; dBW if no unit is given.
+        field: name of the option or field, for the error message.
+
+    Returns:
+        The power, dBW.
 
     Raises:
-        InputError: it is not a power, or one in watts that is not above 0.
+        InputError: if the text is not a power, or a power in W, mW or µW that is not positive.
 
     >>> parse_power_dbw("10mW"), parse_power_dbw("10 dBm"), parse_power_dbw("-20")
     (-20.0, -20.0, -20.0)

@@ -1,4 +1,4 @@
-"""Settings checked when they are made, YAML with unique keys, and names of devices."""
+"""Validation of settings, YAML files, optional dependencies and devices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from feduplink.errors import InputError, did_you_mean, unknown_name
 if TYPE_CHECKING:
     import torch
 
-#: Characters of a value that a sentence repeats.
-_LONGEST = 120
+#: Maximum number of characters of a value quoted in an error message.
+_MAX_QUOTED_LENGTH = 120
 
 
 class ValidatedModel(BaseModel):
-    """Immutable fields of known names and finite numbers; others raise an :class:`InputError`."""
+    """Base class of immutable settings, validated on construction.
+
+    Unknown fields, NaN, infinity and booleans in place of numbers raise an :class:`InputError`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -31,15 +34,30 @@ class ValidatedModel(BaseModel):
             raise InputError(_first_problem(error, type(self))) from None
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, validated again.
+        """Return a validated copy with some fields changed.
 
-        ``model_fields_set`` of the copy has the fields that were given here or there.
+        Args:
+            changes: new values by field.
+
+        Returns:
+            The copy; its ``model_fields_set`` contains the fields set in the original or here.
+
+        Raises:
+            InputError: if a field is unknown or a value is invalid.
         """
         return type(self)(**{**self.model_dump(include=self.model_fields_set), **changes})
 
     @classmethod
     def check(cls, given: object, name: str) -> None:
-        """Refuse an argument of this name that is not one."""
+        """Check the type of an argument.
+
+        Args:
+            given: the argument.
+            name: its name, for the error message.
+
+        Raises:
+            InputError: if it is not an instance of this class.
+        """
         if not isinstance(given, cls):
             raise InputError(
                 f"{name}: {type(given).__name__} is not accepted; accepted: a "
@@ -49,7 +67,7 @@ class ValidatedModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _split_texts(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """A text for a field that takes several values holds them with commas between them."""
+        """Split a comma-separated text given for a field that takes several values."""
         return {
             name: split_text(value)
             if isinstance(value, str)
@@ -61,8 +79,8 @@ class ValidatedModel(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_truth_for_a_number(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """True is 1 to Python; who writes it where a number belongs means something else."""
+    def _reject_booleans(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Reject booleans, which pydantic would convert to 0 and 1, in fields of numbers."""
         for name, value in fields.items():
             field = cls.model_fields.get(name)
             if field is None or bool in (field.annotation, *get_args(field.annotation)):
@@ -74,27 +92,27 @@ class ValidatedModel(BaseModel):
 
 
 def split_text(text: str) -> list[str]:
-    """The values in a text, with commas between them."""
+    """Split a comma-separated text into its non-empty values, without surrounding spaces."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def kinds_of(field: FieldInfo) -> tuple[Any, ...]:
-    """The types of a field's values, without None."""
+    """Types of the values of a field: the members of its union, without None."""
     union = get_origin(field.annotation) in (Union, types.UnionType)
     kinds = get_args(field.annotation) if union else (field.annotation,)
     return tuple(kind for kind in kinds if kind is not type(None))
 
 
 def is_list(kind: Any) -> bool:
-    """Whether a type is that of several values."""
+    """Whether a type is a tuple or list of values."""
     return get_origin(kind) in (tuple, list)
 
 
 def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
-    """One sentence for the first problem pydantic found in the fields of ``model``."""
+    """Describe the first problem that pydantic found in the fields of ``model``, in a sentence."""
     problems = error.errors()
-    # A field that may be one value or a list reports once for each; the one that got deepest,
-    # to an entry of the list, is about what was meant.
+    # A field that takes one value or a list reports a problem for each alternative; the most
+    # deeply nested location, an entry of the list, is the relevant one.
     same_field = [p for p in problems if p["loc"][:1] == problems[0]["loc"][:1]]
     problem = max(same_field, key=lambda p: len(p["loc"]))
     if isinstance(refusal := problem.get("ctx", {}).get("error"), InputError):
@@ -114,34 +132,34 @@ def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _literal(annotation: Any) -> Any:
-    """The choice of names in an annotation that may also be None."""
+    """The ``Literal`` in an annotation that may also be None."""
     options = (annotation, *get_args(annotation))
     return next(option for option in options if get_origin(option) is Literal)
 
 
 def _shown(value: object) -> str:
-    """The value as it is written, unless that would fill a page."""
+    """The value as Python writes it, truncated to 120 characters."""
     try:
         text = repr(value)
-    except ValueError:  # a number of more digits than Python writes
+    except ValueError:  # an integer beyond Python's limit of digits
         return "a number of thousands of digits"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_QUOTED_LENGTH else f"{text[:_MAX_QUOTED_LENGTH]}..."
 
 
-#: Written in C, if PyYAML was built so: ten times as fast.
+#: The loader written in C, ten times as fast, if PyYAML includes it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-#: Levels of lists and mappings within each other.
-_DEEPEST = 8
+#: Maximum nesting depth of lists and mappings.
+_MAX_DEPTH = 8
 
 
 class PlainLoader(_Loader):  # type: ignore[misc]
-    """Reads numbers, texts, true, false and nothing; what looks like a date is a text.
+    """YAML loader for numbers, texts, booleans and null; dates remain texts.
 
-    A key that occurs twice in a mapping is refused.
+    Duplicate keys in a mapping are rejected.
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of a node whose keys are all different."""
+        """Construct a mapping; raises ``ValueError`` for a duplicate key."""
         keys: set[str] = set()
         for key, _ in node.value:
             if (name := str(key.value)) in keys:
@@ -158,10 +176,19 @@ PlainLoader.yaml_implicit_resolvers = {
 
 
 def parse_yaml(text: str) -> Any:
-    """Read YAML of plain values; raises a ``ValueError`` with the reason for other text.
+    """Parse YAML of plain values.
 
-    Refused while the text is scanned, before anything is made of it: anchors and aliases, with
-    which a line can stand for gigabytes, tags, and deep nesting.
+    Anchors and aliases, tags and nesting beyond eight levels are rejected before any object is
+    constructed, because a few lines of them can expand to gigabytes.
+
+    Args:
+        text: YAML document.
+
+    Returns:
+        Its content: nested lists and mappings of plain values.
+
+    Raises:
+        ValueError: with the reason, if the text is not accepted.
     """
     try:
         _check(text)
@@ -171,7 +198,18 @@ def parse_yaml(text: str) -> Any:
 
 
 def parse_mapping(text: str | bytes, what: str) -> dict[str, Any]:
-    """Read a YAML mapping of names to values; ``what`` names the text in a refusal."""
+    """Parse a YAML mapping of names to values.
+
+    Args:
+        text: YAML document; bytes in UTF-8.
+        what: description of the text, for error messages.
+
+    Returns:
+        The mapping.
+
+    Raises:
+        InputError: if the text is not such a mapping.
+    """
     try:
         content = parse_yaml(text if isinstance(text, str) else text.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -184,24 +222,36 @@ def parse_mapping(text: str | bytes, what: str) -> dict[str, Any]:
 
 
 def _check(text: str) -> None:
+    """Reject anchors, aliases, tags and deep nesting."""
     depth = 0
     for event in yaml.parse(text, PlainLoader):
         if isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if not isinstance(event, yaml.NodeEvent):
             continue
-        if event.anchor is not None:  # of an alias, too
+        if event.anchor is not None:  # set for an alias too
             raise ValueError("has an anchor or alias; accepted: every value written out")
         if (tag := getattr(event, "tag", None)) not in (None, "!"):
             raise ValueError(f"has the tag {tag}; accepted: values without tags")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > _DEEPEST:
-                raise ValueError(f"is nested too deeply; accepted: {_DEEPEST} levels")
+            if depth > _MAX_DEPTH:
+                raise ValueError(f"is nested too deeply; accepted: {_MAX_DEPTH} levels")
 
 
 def import_extra(module: str, extra: str) -> Any:
-    """Import a package of an extra; without it, a sentence with the line that installs it."""
+    """Import a module that needs an extra of this package.
+
+    Args:
+        module: module to import.
+        extra: extra that installs it.
+
+    Returns:
+        The module.
+
+    Raises:
+        InputError: with the command that installs the extra, if a module is missing.
+    """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -212,11 +262,19 @@ def import_extra(module: str, extra: str) -> Any:
 
 
 def usable_device(device: str | torch.device) -> torch.device:
-    """The device of this name, if the machine has it.
+    """Check that a device exists.
 
-    A ``torch.device`` of a type other than CPU and CUDA is returned unchecked.
+    Args:
+        device: ``cpu``, ``cuda`` or ``cuda:N``. A ``torch.device`` of another type is returned
+            unchecked.
+
+    Returns:
+        The device, with its index if it is a GPU.
+
+    Raises:
+        InputError: if the device is unknown or absent.
     """
-    import torch  # here: options are declared long before anything is computed
+    import torch  # imported here, as declaring options must not import PyTorch
 
     try:
         chosen = torch.device(device)

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from feduplink import cli
+from feduplink.cli import command_line
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def forked(words: list[object], before: Callable[[], object] = lambda: None) -> 
             sys.stdout, sys.stderr = (os.fdopen(n, "w", closefd=False) for n in (1, 2))
             signal.signal(signal.SIGINT, signal.default_int_handler)
             before()
-            status = cli.main([str(word) for word in words])
+            status = command_line.main([str(word) for word in words])
         except BaseException:
             traceback.print_exc()
         finally:

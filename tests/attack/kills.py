@@ -28,7 +28,7 @@ from unittest import mock
 
 import torch
 
-from feduplink import cli
+from feduplink.cli import command_line
 from feduplink.storage.files import UNFINISHED
 
 from .killed_commands import CASES, Case
@@ -182,7 +182,7 @@ def _warm_up(case: Case, directory: Path) -> None:
         contextlib.redirect_stderr(io.StringIO()),
         mock.patch.dict(os.environ, FEDUPLINK_CACHE=str(directory / "cache")),
     ):
-        assert cli.main(case.command(directory / f"{case.name}-warm-up")) == 0
+        assert command_line.main(case.command(directory / f"{case.name}-warm-up")) == 0
 
 
 def main(words: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from feduplink import cli
+from feduplink.cli import command_line
 
 NEVER = 10**9
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -103,7 +103,7 @@ def start(
         os.environ["FEDUPLINK_CACHE"] = str(directory / "cache")
         before()
         counted = count_steps(step)
-        status = cli.main(words)
+        status = command_line.main(words)
         steps.write_text(str(counted()))
     except BaseException:
         traceback.print_exc()

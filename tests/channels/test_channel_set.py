@@ -75,10 +75,10 @@ def test_models_in_double_precision_give_csi_in_single():
         ("TooFew", r"csi: \(3, 2, 2\) was drawn; accepted here: a tensor \(4, 2, 2\)\.$"),
         ("Flat", r"csi: \(4, 2\) was drawn"),
         ("Listed", r"csi: list was drawn"),
-        ("Whole", r"csi: accepted is a tensor of float32 or float64"),
-        ("NotANumber", r"csi: holds NaN or infinity"),
-        ("Negative", r"csi: holds a negative or zero gain"),
-        ("TooLarge", r"csi: holds NaN or infinity"),
+        ("Whole", r"csi: .*; accepted: a tensor of float32 or float64"),
+        ("NotANumber", r"csi: contains NaN or infinity"),
+        ("Negative", r"csi: contains a negative or zero gain"),
+        ("TooLarge", r"csi: contains NaN or infinity"),
     ],
 )
 def test_a_model_that_draws_invalid_csi_is_refused_by_name(model, reason):
@@ -90,8 +90,11 @@ def test_a_model_that_draws_invalid_csi_is_refused_by_name(model, reason):
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ("Exponential", r" draws no antenna coefficients; accepted"),
-        ("FewAntennas", r": antenna coefficients: shape \(4, 1, 1, 2\); .* \(4, 2, K, n_R\)\.$"),
+        ("Exponential", r" has no antenna coefficients; accepted"),
+        (
+            "FewAntennas",
+            r": antenna coefficients: shape \(4, 1, 1, 2\) was given; .* \(4, 2, K, n_R\)\.$",
+        ),
         ("RealAntennas", r": antenna coefficients: .* real numbers"),
     ],
 )
@@ -104,7 +107,7 @@ def test_missing_or_invalid_antenna_coefficients_are_refused_by_name(model, reas
 @pytest.mark.parametrize("geometry", ["redrawn", "kept"])
 @pytest.mark.parametrize("model", ["wbs", "toy"])
 def test_a_count_of_zero_is_refused(geometry, model):
-    with pytest.raises(InputError, match=r"^count: 0; accepted: 1 or more"):
+    with pytest.raises(InputError, match=r"^count: 0 was given; accepted: 1 or more"):
         draw_csi(Scenario(geometry=geometry, channel_model=model), 0, seeded())
 
 
@@ -114,7 +117,9 @@ def test_a_saved_policy_imports_no_channel_model(tmp_path, monkeypatch):
     # As in another process that could import the module.
     policy = FullPower(Scenario().model_copy(update={"channel_model": "absent_model:Model"}))
     save_policy(policy, tmp_path)
-    with pytest.raises(InputError, match=r"holds 'absent_model:Model', whose code is not here"):
+    with pytest.raises(
+        InputError, match=r"refers to 'absent_model:Model', whose code is not imported"
+    ):
         load_policy(tmp_path)
     CHANNEL_MODELS.find("absent_model:Model")
     assert load_policy(tmp_path).scenario.channel_model == "absent_model:Model"
@@ -124,8 +129,8 @@ def test_a_saved_policy_imports_no_channel_model(tmp_path, monkeypatch):
     ("name", "reason"),
     [
         ("no.such:Model", "no.such:Model cannot be imported"),
-        ("fractions:Fraction", "fractions:Fraction is no channel model; accepted: a class"),
-        ("math:pi", "math:pi is no channel model"),
+        ("fractions:Fraction", "fractions:Fraction is not a channel model; accepted: a class"),
+        ("math:pi", "math:pi is not a channel model"),
     ],
 )
 def test_a_name_that_is_not_a_channel_model_is_refused(name: str, reason: str):

@@ -141,7 +141,7 @@ def test_the_array_is_named_after_a_colon(tmp_path, suffix):
     assert read_channels(f"{path}:G").csi.equal(expected(2 * CSI))
     with pytest.raises(InputError) as refusal:
         read_channels(path)
-    for words in ("2 arrays that may hold channels", "H (30, 4, 4)", "G (30, 4, 4)", "FILE:"):
+    for words in ("2 arrays that may contain channels", "H (30, 4, 4)", "G (30, 4, 4)", "FILE:"):
         assert words in str(refusal.value)
     with pytest.raises(InputError, match=r"has no array Hh, did you mean H\? it has .*positions"):
         read_channels(f"{path}:Hh")
@@ -299,35 +299,39 @@ MALFORMED: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "truncated NPY": ("a.npy", truncated("a.npy"), "cannot be read as NPY"),
     "another format": ("a.mat", lambda p: p.write_text("1,2\n3,4\n"), "is in an unknown format"),
     "empty": ("a.npz", lambda p: p.write_bytes(b""), "is empty"),
-    "empty archive": ("a.npz", saved(), "has no array that may hold channels; it has no arrays"),
+    "empty archive": ("a.npz", saved(), "has no array that may contain channels; it has no arrays"),
     "no channels": ("a.npz", saved(H=np.ones((0, 4, 4))), r"of shape \(0, 4, 4\).*N >= 1"),
     "shape": ("a.npz", saved(H=np.ones((30, 4, 5))), r"has H of shape \(30, 4, 5\); accepted"),
-    "NaN": ("a.npz", saved(H=with_entry(np.nan)), "holds NaN or infinity"),
-    "negative": ("a.npz", saved(H=with_entry(-1.0)), "holds a negative or zero gain"),
-    "zero": ("a.npz", saved(H=with_entry(0.0)), "holds a negative or zero gain"),
-    "strings": ("a.npz", saved(H=np.full((3, 2, 2), "1.0")), "holds <U3 in H; accepted: real or"),
-    "truth values": ("a.npz", saved(H=CSI > 1), "holds bool in H; accepted: real or complex"),
-    "pickle in NPZ": ("a.npz", saved(H=np.full((3, 2, 2), Payload())), "holds object in H"),
+    "NaN": ("a.npz", saved(H=with_entry(np.nan)), "contains NaN or infinity"),
+    "negative": ("a.npz", saved(H=with_entry(-1.0)), "contains a negative or zero gain"),
+    "zero": ("a.npz", saved(H=with_entry(0.0)), "contains a negative or zero gain"),
+    "strings": (
+        "a.npz",
+        saved(H=np.full((3, 2, 2), "1.0")),
+        "contains <U3 in H; accepted: real or",
+    ),
+    "truth values": ("a.npz", saved(H=CSI > 1), "contains bool in H; accepted: real or complex"),
+    "pickle in NPZ": ("a.npz", saved(H=np.full((3, 2, 2), Payload())), "contains object in H"),
     "pickle in NPY": (
         "a.npy",
         lambda p: np.save(p, np.full((3, 2, 2), Payload())),
-        "holds object in its array",
+        "contains object in its array",
     ),
     "pickle": ("a.npy", lambda p: p.write_bytes(pickle.dumps(Payload())), "unknown format"),
     "record type": (
         "a.npz",
         saved(H=np.zeros((3, 2, 2), [("gain", "f8"), ("phase", "f8")])),
-        "holds .*gain.* in H; accepted: real or complex",
+        "contains .*gain.* in H; accepted: real or complex",
     ),
     "MATLAB struct": (
         "a.mat",
         lambda p: scipy.io.savemat(p, {"cell": {"H": CSI}}),
-        "holds struct in cell; accepted: real or complex",
+        "contains struct in cell; accepted: real or complex",
     ),
-    "MATLAB text": ("a.mat", lambda p: scipy.io.savemat(p, {"H": "text"}), "holds char in H"),
-    "huge NPY": ("a.npy", huge_npy, "which its [0-9]+ bytes cannot hold"),
-    "huge NPZ": ("a.npz", huge_npz, "which its [0-9]+ bytes cannot hold"),
-    "huge HDF5": ("a.h5", huge_hdf5, "which its [0-9]+ bytes cannot hold"),
+    "MATLAB text": ("a.mat", lambda p: scipy.io.savemat(p, {"H": "text"}), "contains char in H"),
+    "huge NPY": ("a.npy", huge_npy, "which its [0-9]+ bytes cannot contain"),
+    "huge NPZ": ("a.npz", huge_npz, "which its [0-9]+ bytes cannot contain"),
+    "huge HDF5": ("a.h5", huge_hdf5, "which its [0-9]+ bytes cannot contain"),
     "directory": ("a.npz", Path.mkdir, "is not a regular file"),
     "missing": ("a.npz", lambda p: None, "does not exist"),
     "pipe": ("a.npz", lambda p: os.mkfifo(p), "is not a regular file"),
@@ -356,9 +360,9 @@ def test_a_malformed_file_is_refused_in_one_sentence(tmp_path, monkeypatch, case
     ("axes", "words"),
     [
         ("abc", "cannot be read with channel_axes 'abc'; accepted: an order of the letters"),
-        ("ij", "which channel_axes ij does not fit"),
-        ("inj", "which channel_axes inj does not fit"),
-        ("nir", "which channel_axes nir does not fit.*r for complex numbers alone"),
+        ("ij", "which channel_axes ij does not match"),
+        ("inj", "which channel_axes inj does not match"),
+        ("nir", "which channel_axes nir does not match.*r for complex numbers only"),
     ],
 )
 def test_axes_that_do_not_fit_are_refused(write, axes, words):
@@ -374,5 +378,5 @@ def test_a_noise_power_is_a_number_above_zero(noise):
 
 def test_antenna_coefficients_have_one_axis_of_workers(tmp_path):
     np.save(tmp_path / "h.npy", np.ones((20, 4, 10), complex))
-    with pytest.raises(InputError, match="have one axis of workers"):
+    with pytest.raises(InputError, match="have one worker axis"):
         read_channels(tmp_path / "h.npy", transpose=True)

@@ -56,14 +56,17 @@ def with_entry(value: float) -> np.ndarray:
             r"has input/other of shape \(4, 2, 3\)",
         ),
         (hdf5(f"{CSI}/inner", np.ones(2)), rf"has no dataset {CSI}"),
-        (hdf5(CSI, "text"), rf"holds object in {CSI}; accepted: real numbers"),
-        (hdf5(CSI, np.ones((4, 2, 2), np.complex64)), rf"holds complex64 in {CSI}; accepted: real"),
+        (hdf5(CSI, "text"), rf"contains object in {CSI}; accepted: real numbers"),
+        (
+            hdf5(CSI, np.ones((4, 2, 2), np.complex64)),
+            rf"contains complex64 in {CSI}; accepted: real",
+        ),
         (hdf5(CSI, np.ones((4, 2, 3))), r"of shape \(4, 2, 3\); accepted: \(N, L, L\)"),
         (hdf5(CSI, np.ones((2, 3))), r"of shape \(2, 3\); accepted: \(N, L, L\)"),
         (hdf5(CSI, np.ones((0, 2, 2))), r"of shape \(0, 2, 2\); .*N >= 1"),
-        (hdf5(CSI, with_entry(np.nan)), r"holds NaN or infinity"),
-        (hdf5(CSI, with_entry(-1.0)), r"holds a negative or zero gain"),
-        (hdf5(CSI, with_entry(0.0)), r"holds a negative or zero gain"),
+        (hdf5(CSI, with_entry(np.nan)), r"contains NaN or infinity"),
+        (hdf5(CSI, with_entry(-1.0)), r"contains a negative or zero gain"),
+        (hdf5(CSI, with_entry(0.0)), r"contains a negative or zero gain"),
     ],
 )
 def test_an_invalid_file_is_refused_in_one_sentence(tmp_path, write, sentence):
@@ -82,11 +85,11 @@ def antennas(*shape: int, value: complex = 1.0) -> np.ndarray:
 @pytest.mark.parametrize(
     ("antenna", "sentence"),
     [
-        (antennas(3, 2, 1, 5), r"shape \(3, 2, 1, 5\); accepted .*: \(4, 2, K, n_R\)\.$"),
+        (antennas(3, 2, 1, 5), r"shape \(3, 2, 1, 5\) was given; accepted .*: \(4, 2, K, n_R\)\.$"),
         (antennas(4, 3, 1, 5), r"shape \(4, 3, 1, 5\)"),
         (antennas(4, 2, 5), r"shape \(4, 2, 5\)"),
         (antennas(4, 2, 1, 0), r"shape \(4, 2, 1, 0\)"),
-        (antennas(4, 2, 1, 5, value=complex(0, np.nan)), r"hold NaN, infinity"),
+        (antennas(4, 2, 1, 5, value=complex(0, np.nan)), r"NaN, infinity or real"),
     ],
 )
 def test_antenna_coefficients_of_a_wrong_shape_are_refused(tmp_path, antenna, sentence):

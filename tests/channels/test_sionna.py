@@ -235,7 +235,7 @@ def test_sionna_is_imported_on_demand_and_its_absence_names_the_extra():
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True
     )
     assert ended.stdout == (
-        "sionna: is not installed; accepted after pip install 'feduplink[sionna]'.\n"
+        "sionna is not installed; accepted after pip install 'feduplink[sionna]'.\n"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 
 
 @dataclass(frozen=True)

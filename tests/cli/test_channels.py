@@ -129,7 +129,7 @@ def test_every_command_draws_from_a_model_of_ones_own(
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (f"{toy_models.__name__}:NotANumber", "NotANumber: csi: holds NaN"),
+        (f"{toy_models.__name__}:NotANumber", "NotANumber: csi: contains NaN"),
         (f"{toy_models.__name__}:Missing", "no attribute 'Missing'"),
         ("toi", "did you mean toy?"),
     ],
@@ -145,7 +145,7 @@ def test_a_model_that_does_not_work_is_refused_by_name(
 
 def test_antenna_coefficients_that_a_model_does_not_draw(run: Run, tmp_path: Path):
     words = (*COMMANDS["channels"], "--channel-model", "toy", "--antenna-coefficients")
-    assert "toy draws no antenna coefficients" in refused(run(*words))
+    assert "toy has no antenna coefficients" in refused(run(*words))
     assert not list(tmp_path.iterdir())
 
 
@@ -201,7 +201,7 @@ def test_pdx_of_drawn_channels_draws_those_of_its_multipliers(run: Run, tmp_path
         (("train", "--policy", "pdg", "--fresh-channels"), "fresh_channels: the channels are rec"),
         (("federate", "--rounds", 11), "channels: 10 recorded for 11 rounds of all runs; accepted"),
         (("federate", "--rounds", 6, "--runs", 2), "10 recorded for 12 rounds of all runs"),
-        (("federate", "--workers", 5), "holds channels of 4 workers"),
+        (("federate", "--workers", 5), "contains channels of 4 workers"),
     ],
 )
 def test_what_a_recording_does_not_have_is_refused(
@@ -322,7 +322,7 @@ def test_the_proof_of_channels_of_matlab_is_about_these(run: Run, tmp_path: Path
     assert run(*words, *file).status == 0
     assert run("check", "proof.h5", *file).status == 0
     sentence = refused(run("check", "proof.h5", *file[:2], "--transpose"))
-    assert "about other channels than those of cell.mat" in sentence
+    assert "cell.mat contains other channels than the proof" in sentence
 
 
 def test_a_file_with_one_channel_is_solved_as_a_whole(run: Run, tmp_path: Path):

@@ -259,7 +259,7 @@ def test_weights_that_recorded_channels_do_not_bring_are_said(
             "no_such_module:Mine",
             ("no_such_module:Mine cannot be imported", "package.module:Object"),
         ),
-        ("fractions:Fraction", ("Fraction", "a subclass of feduplink.policies.Policy")),
+        ("fractions:Fraction", ("Fraction", "a subclass of feduplink.PowerPolicy")),
         ("empty", ("does not exist",)),
         ("foreign.safetensors", ("foreign.safetensors",)),
     ],
@@ -279,7 +279,7 @@ def test_a_perceptron_for_other_workers(run: Run, tmp_path: Path):
     save_policy(PerceptronPolicy.initialised(Scenario(workers=4)), tmp_path / "four")
     sentence = refused(run("evaluate", *TINY, "--policies", "four"))
     assert "exactly 4 workers" in sentence
-    assert "there are 3" in sentence
+    assert "the scenario has 3" in sentence
 
 
 def _truncated(path: Path, whole: bytes) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from feduplink import FederatedComparison, FullPower, cli, save_policy
+from feduplink import FederatedComparison, FullPower, save_policy
+from feduplink.cli import command_line
 from feduplink.federated import FederatedHistory, RunHistory, load_task
 from feduplink.scenario import Scenario
 from feduplink.workflows.federation import default_target
@@ -30,7 +31,7 @@ def run(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.delenv("FEDUPLINK_DATA", raising=False)
 
     def run(*words: object) -> tuple[int, str, str]:
-        status = cli.main([str(word) for word in words])
+        status = command_line.main([str(word) for word in words])
         streams = capsys.readouterr()
         return status, streams.out, streams.err
 
@@ -68,7 +69,7 @@ def test_resume_needs_the_word_and_gives_the_same(run: Run, tmp_path: Path):
     before = _results(tmp_path / "runs/federate")
     status, _, err = run(*words)
     assert status == 2
-    assert "already holds a federated comparison" in err
+    assert "already contains a federated comparison" in err
     assert run(*words, "--resume")[0] == 0
     assert _results(tmp_path / "runs/federate") == before
 
@@ -273,7 +274,7 @@ def test_a_policy_with_a_state_from_outside(
     [
         (("--task", "cifar"), "task: 'cifar' is unknown"),
         (("--task", "os:getcwd"), "task: os:getcwd cannot be called with workers=N"),
-        (("--data", "here"), "accepted with the task digits: no directory"),
+        (("--data", "here"), "the task digits has no option directory"),
         (("--partition", "odd"), "partition: 'odd' is unknown; accepted: iid, gaussian, dirichlet"),
         (("--aggregation", "median"), "aggregation: 'median' is unknown"),
         (("--aggregation", "os:getcwd"), "aggregation: os:getcwd is a str; accepted: an Agg"),
@@ -323,4 +324,4 @@ def test_data_names_a_damaged_set(run: Run, tmp_path: Path):
 
 def test_fetching_needs_a_name_and_a_place(run: Run):
     assert "'cifar' is unknown" in run("data", "--fetch", "cifar", "--data", "x")[2]
-    assert "a directory to fetch to is needed" in run("data", "--fetch", "mnist")[2]
+    assert "no directory was given; accepted with --fetch" in run("data", "--fetch", "mnist")[2]

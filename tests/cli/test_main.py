@@ -13,7 +13,7 @@ import pytest
 
 import feduplink
 from feduplink import GraphPolicy, PerceptronPolicy, TrainingSettings, __main__, cli
-from feduplink.cli import SHELLS
+from feduplink.cli import SHELLS, command_line
 from feduplink.cli.commands import COMMANDS, Command
 from feduplink.policies import default_policies
 from feduplink.registry import COMPARED, POLICIES, TRAINABLE
@@ -27,7 +27,7 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_explains_itself(command: Command, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as ended:
-        cli.main([command.name, "--help"])
+        command_line.main([command.name, "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 0
     assert command.summary in text
@@ -37,10 +37,14 @@ def test_every_command_explains_itself(command: Command, capsys: pytest.CaptureF
     assert f"example: feduplink {command.name}" in text
 
 
+def test_the_overview_has_the_summaries_of_all_commands():
+    assert {command.name: command.summary for command in COMMANDS} == cli.SUMMARIES
+
+
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]):
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--version"])
+        command_line.main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"feduplink {project['version']}\n"
     assert feduplink.__version__ == project["version"]
@@ -48,7 +52,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]):
 
 def test_every_scenario_field_is_an_option_with_its_default(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
-        cli.main(["evaluate", "--help"])
+        command_line.main(["evaluate", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     for name, field in Scenario.model_fields.items():
         assert f"--{name.replace('_', '-')} " in text
@@ -97,7 +101,7 @@ def test_unknown_and_missing_commands(run: Run):
 
 def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as ended:
-        cli.main([])
+        command_line.main([])
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert text.startswith("usage: feduplink")
@@ -137,7 +141,7 @@ def test_names_that_are_nearly_right(run: Run, words: tuple[str, ...], meant: st
 #: Prints which of the slow packages the help of these commands has imported.
 IMPORTED = """
 import sys
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 for command in sys.argv[1:]:
     try:
         main([*command.split(), "--help"])
@@ -190,7 +194,7 @@ def test_completion_knows_commands_options_and_choices(
     shell: str, capsys: pytest.CaptureFixture[str]
 ):
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--completion", shell])
+        command_line.main(["--completion", shell])
     assert ended.value.code == 0
     script = capsys.readouterr().out
     for word in ("federate", "--csi-noise", "--packet-success", "worst-phase"):
@@ -223,7 +227,7 @@ def test_what_bash_completes(
     capsys: pytest.CaptureFixture[str],
 ):
     with pytest.raises(SystemExit):
-        cli.main(["--completion", "bash"])
+        command_line.main(["--completion", "bash"])
     asked = shlex.join(["feduplink", *words])
     script = f"""{capsys.readouterr().out}
         COMP_WORDS=({asked}) COMP_CWORD={len(words)}
@@ -277,8 +281,10 @@ def test_interrupt_while_the_commands_are_loaded(
         def __getattr__(self, name: str) -> object:
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(sys.modules, "feduplink.cli", Loading("feduplink.cli"))
-    assert __main__.main() == cli.INTERRUPTED
+    monkeypatch.setattr(sys, "argv", ["feduplink", "evaluate"])
+    name = "feduplink.cli.command_line"
+    monkeypatch.setitem(sys.modules, name, Loading(name))
+    assert __main__.main() == 130
     assert capsys.readouterr().err == "feduplink: interrupted.\n"
 
 
@@ -310,6 +316,8 @@ def test_what_another_command_made_is_not_overwritten(run: Run, tmp_path: Path):
     assert run("channels", "--count", 3, "--workers", 2, "--out", "here").status == 0
     before = {path: path.read_bytes() for path in (tmp_path / "here").iterdir()}
     words = ("--policies", "max", "--workers", 2, "--channels-per-split", 3, "--out", "here")
-    assert "holds a run of another command (feduplink channels" in refused(run("evaluate", *words))
+    assert "contains a run of another command (feduplink channels" in refused(
+        run("evaluate", *words)
+    )
     assert {path: path.read_bytes() for path in (tmp_path / "here").iterdir()} == before
     assert run("channels", "--count", 4, "--workers", 2, "--out", "here").status == 0

@@ -10,7 +10,7 @@ import yaml
 
 from federated.conftest import blob_task
 from feduplink.channels import draw_channels, write_channels
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.federated import LocalWork, Task
 from feduplink.scenario import Scenario
 
@@ -108,8 +108,8 @@ def test_federate_takes_the_bits_of_its_own_model(run: Run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--time-max-s", 7, "--rate-min", 0.7), "time-max-s and rate-min say the same twice"),
-        (("--energy-max-j", 1, "--ee-min", 5), "energy-max-j and ee-min say the same twice"),
+        (("--time-max-s", 7, "--rate-min", 0.7), "time-max-s and rate-min were both given"),
+        (("--energy-max-j", 1, "--ee-min", 5), "energy-max-j and ee-min were both given"),
         (("--model-bits", 1e6), "model-bits: accepted only with time-max-s or energy-max-j"),
         (("--time-max-s", "7,8"), "time-max-s: 2 values; accepted: one, or one for each of the 8"),
         (("--energy-max-j", "1,2,3"), "energy-max-j: 3 values"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import h5py
 import pytest
 
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 
 SMALL = ["schedule", "--workers", "3", "--channels-per-split", "4", "--policies", "max"]
 

@@ -14,7 +14,7 @@ def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_options_reach_the_service(run: Run, tmp_path: Path):
     refusal = refused(run("serve", "--host", "0.0.0.0", "--port", 0))
-    assert "can be reached from other machines: it needs a token" in refusal
+    assert "can be reached from other machines; accepted with a token" in refusal
     assert "does not exist" in refused(run("serve", "--token-file", tmp_path / "nowhere"))
 
 
@@ -27,4 +27,7 @@ def test_limits_are_checked(run: Run):
 )
 def test_an_onnx_file_has_its_own_scenario(run: Run, option: tuple[object, ...]):
     sentence = refused(run("serve", "--policy", "policy.onnx", "--port", 0, *option))
-    assert "scenario must be left out with an ONNX file; policy.onnx has its own" in sentence
+    assert (
+        "scenario must not be given with an ONNX file; policy.onnx contains its scenario"
+        in sentence
+    )

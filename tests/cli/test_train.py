@@ -190,7 +190,7 @@ def test_resume_needs_a_checkpoint_of_ours(run: Run, tmp_path: Path):
     [
         (
             ("--policy", "rand"),
-            "rand has nothing to train; accepted: pdm, pdg, pdx, learned-schedule, or a subclass",
+            "rand cannot be trained; accepted: pdm, pdg, pdx, learned-schedule, or a subclass",
         ),
         (("--policy", "pdgg"), "did you mean pdg?"),
         ((), "--policy"),

@@ -31,7 +31,7 @@ channels --scenario typo.yaml                           : did you mean workers?
 channels --import nowhere_module                        : nowhere_module
 channels --out taken                                    : taken
 train                                                   : --policy
-train --policy max                                      : nothing to train
+train --policy max                                      : cannot be trained
 train --policy pdq                                      : did you mean
 train --policy pdg --epochs 0                           : epochs
 train --policy pdg --learning-rate -1                   : learning_rate
@@ -44,7 +44,7 @@ train --policy pdg --device cuda:99                     : cuda:99
 train --policy pdg --channels nowhere.h5                : nowhere.h5
 train --policy pdg --channels text.h5                   : text.h5
 train --policy pdg --resume                             : checkpoint
-evaluate --policies ,                                   : none given
+evaluate --policies ,                                   : no policy is given
 evaluate --policies mox                                 : did you mean max?
 evaluate --policies nowhere/policy                      : nowhere/policy
 evaluate --policies empty                               : empty

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from feduplink.cli import parse
+from feduplink.cli.commands import parse
 
 from .markdown import ROOT
 

@@ -30,7 +30,7 @@ def test_pdx_silences_the_same_workers(pdx):
     assert np.maximum(power, found)[by_rounding].max(initial=0.0) < 1.001 * policy.silence_w
 
 
-def test_pdx_computes_the_same_for_gains_unlike_those_of_a_cell(pdx):
+def test_pdx_computes_the_same_for_gains_over_many_decades(pdx):
     policy, exported = pdx
     exponents = np.random.default_rng(8).uniform(-2, 8, (500, 8, 8))
     csi = (10**exponents).astype(np.float32)

@@ -26,7 +26,7 @@ def two_models() -> tuple[ModelStack, dict[str, Tensor]]:
     return stack, stacked([{"scale": torch.tensor(1.0)}, {"scale": torch.tensor(10.0)}])
 
 
-def test_outputs_come_in_the_order_of_the_examples():
+def test_outputs_have_the_order_of_the_examples():
     lengths = torch.tensor([7, 1, 12, 3, 3, 10, 2])
     inputs = (torch.arange(12) < lengths[:, None]).short()
     stack, weights = two_models()
@@ -43,7 +43,7 @@ def test_sequences_of_like_length_are_evaluated_together_and_trimmed():
     assert stack.module.shown == [(2, 6, 2), (2, 1, 10), (2, 1, 10), (2, 1, 10)]
 
 
-def test_examples_of_one_size_are_evaluated_so_many_at_once():
+def test_examples_of_equal_size_are_evaluated_in_batches():
     stack, weights = two_models()
     evaluate_models(stack, weights, [Examples(torch.ones(7, 4), torch.zeros(7))], 3)
     assert stack.module.shown == [(2, 3, 4), (2, 3, 4), (2, 1, 4)]

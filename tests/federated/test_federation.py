@@ -42,7 +42,7 @@ from .conftest import data_of, mean_loss
 SCENARIO = Scenario(workers=3)
 
 
-def test_one_round_by_hand():
+def test_one_round_follows_the_formulas():
     """One weight, one batch per worker: Adam's first step is the learning rate, downhill."""
     workers = [
         Examples(torch.ones(k, 1), torch.full((k, 1), target))
@@ -75,7 +75,7 @@ def test_one_round_by_hand():
     assert run.sent_bytes == (2 * 8,)
 
 
-def test_the_server_averages_what_the_policy_brings(small_task: Task):
+def test_server_averages_the_arriving_models(small_task: Task):
     """Against the plain loop, with the arrivals of the same channels."""
 
     federation = Federation(
@@ -94,7 +94,7 @@ def test_the_server_averages_what_the_policy_brings(small_task: Task):
         torch.testing.assert_close(federation.state.weights[name][0], expected, rtol=0, atol=1e-6)
 
 
-def test_same_seed_same_history_and_other_seed_another(small_task: Task):
+def test_history_depends_on_the_seed(small_task: Task):
     def once(seed: int):
         policies = {"max": FullPower(SCENARIO), "rand": RandomPower(SCENARIO, seed=1)}
         return Federation(
@@ -105,7 +105,7 @@ def test_same_seed_same_history_and_other_seed_another(small_task: Task):
     assert once(0) != once(1)
 
 
-def test_policies_share_everything_but_the_powers(small_task: Task):
+def test_policies_share_data_weights_and_channels(small_task: Task):
     policies = {
         "ideal": Ideal(SCENARIO),
         "again": Ideal(SCENARIO),
@@ -118,7 +118,7 @@ def test_policies_share_everything_but_the_powers(small_task: Task):
     assert history.policies["full"] == history.policies["loop"]
 
 
-def test_runs_differ(small_task: Task):
+def test_runs_have_different_errors_and_airtimes(small_task: Task):
     first, second = (
         Federation(small_task, {"max": FullPower(SCENARIO)}, SCENARIO, FederationSettings(runs=2))
         .run()
@@ -145,7 +145,7 @@ class Silent(PowerPolicy):
         return torch.zeros(csi.shape[:-1])
 
 
-def test_published_counts_everyone_as_arrived_in_the_first_round(small_task: Task):
+def test_published_average_includes_all_workers_in_the_first_round(small_task: Task):
     def errors(aggregation: str) -> tuple[float, ...]:
         settings = FederationSettings(rounds=3, aggregation=aggregation)
         task = replace(small_task, metric=mean_loss)
@@ -179,7 +179,7 @@ def test_workers_leave_and_join(small_task: Task):
     assert run.error[3] == run.error[2]
 
 
-def test_a_policy_for_a_fixed_number_needs_everyone(small_task: Task):
+def test_policy_of_fixed_size_needs_all_workers(small_task: Task):
     policy = PerceptronPolicy(SCENARIO)
     settings = FederationSettings(rounds=2, present=presence(2, 3, {1: {0, 2}}))
     with pytest.raises(InputError, match="present: pdm takes exactly 3 workers"):
@@ -207,9 +207,9 @@ def test_settings_out_of_range_are_refused(wrong: dict, sentence: str):
 def test_mismatched_input_is_refused(small_task: Task):
     with pytest.raises(InputError, match="data for 3 workers, the scenario has 4"):
         Federation(small_task, {"ideal": Ideal(SCENARIO)}, Scenario(workers=4)).run()
-    with pytest.raises(InputError, match="policies: none"):
+    with pytest.raises(InputError, match="policies: no policy is given"):
         Federation(small_task, {}, SCENARIO).run()
-    with pytest.raises(InputError, match="resume: accepted only with"):
+    with pytest.raises(InputError, match="resume: no checkpoint is given"):
         Federation(small_task, {"ideal": Ideal(SCENARIO)}, SCENARIO).run(resume=True)
     with pytest.raises(InputError, match="present: "):
         settings = FederationSettings(rounds=4, present=torch.ones(3, 3, dtype=torch.bool))
@@ -270,13 +270,13 @@ def test_simulations_fill_the_share_of_the_gpu(monkeypatch: pytest.MonkeyPatch):
     assert gpu_capacity(monkeypatch, 10 * GPU_BYTES, 1, None).simulations == 1
 
 
-def test_room_for_sequences_does_not_depend_on_the_sequences_of_the_trial(
+def test_max_load_does_not_depend_on_the_sequences_of_the_trial(
     monkeypatch: pytest.MonkeyPatch,
 ):
     short = gpu_capacity(monkeypatch, 10_000, 1_000, load=50)
     long = gpu_capacity(monkeypatch, 40_000, 1_000, load=200)
     assert short == long
-    assert short.room == pytest.approx(0.6 * GPU_BYTES / 200)
+    assert short.max_load == pytest.approx(0.6 * GPU_BYTES / 200)
 
 
 def test_simulations_of_sequences_are_bounded_by_weights_and_evaluation(
@@ -287,7 +287,7 @@ def test_simulations_of_sequences_are_bounded_by_weights_and_evaluation(
     assert gpu_capacity(monkeypatch, 10_000, 100_000, load=50).simulations == 6
 
 
-def test_a_cpu_is_given_what_its_cache_holds():
+def test_capacity_of_a_cpu_is_that_of_its_cache():
     trial = {"train": lambda: None, "measure": lambda: None, "load": 7}
     cpu = torch.device("cpu")
     assert measured_capacity(cpu, 318_080, **trial) == Capacity(5, math.inf)

@@ -27,35 +27,35 @@ IDEAL = run([0.5, 0.2, 0.1, 0.1])
 HISTORY = FederatedHistory("task", "error", {"p": (FAST, SLOW), "ideal": (IDEAL, IDEAL)})
 
 
-def test_the_cost_is_counted_to_the_end_of_the_first_round_at_the_target():
+def test_cost_includes_the_first_round_at_the_target():
     assert FAST.cost_to(0.3, "rounds") == 2
     assert FAST.cost_to(0.3, "airtime_s") == 3.0
     assert FAST.cost_to(0.25, "airtime_s") == 10.0
     assert FAST.cost_to(0.25, "energy_j") == pytest.approx(0.4)
 
 
-def test_what_is_not_reached_or_not_defined_is_none():
+def test_unreached_or_undefined_cost_is_none():
     assert FAST.cost_to(0.1, "rounds") is None
     assert IDEAL.cost_to(0.2, "rounds") == 2
     assert IDEAL.cost_to(0.2, "airtime_s") is None
     assert IDEAL.cumulative("energy_j") is None
 
 
-def test_medians_over_runs_count_failures_as_endless():
+def test_median_cost_counts_failed_runs_as_infinite():
     assert HISTORY.median_cost_to("p", 0.3, "airtime_s") == (3.0 + 100.0) / 2
     assert HISTORY.median_cost_to("p", 0.25, "airtime_s") is None
     assert HISTORY.median_cost("p", "airtime_s") == 7.0
     assert HISTORY.median_cost("ideal", "airtime_s") is None
 
 
-def test_costs_of_every_run_are_endless_where_the_error_is_not_reached():
+def test_cost_of_runs_that_miss_the_target_is_infinite():
     assert HISTORY.costs_to("p", 0.3, "rounds") == [2, 4]
     assert HISTORY.costs_to("p", 0.25, "airtime_s") == [10.0, math.inf]
     assert HISTORY.costs_to("ideal", 0.2, "rounds") == [2, 2]
     assert HISTORY.costs_to("ideal", 0.2, "energy_j") == [math.inf, math.inf]
 
 
-def test_a_comparison_of_some_of_the_policies_in_the_order_asked_for():
+def test_only_selects_policies_in_the_given_order():
     both = HISTORY.only(("ideal", "p"))
     assert list(both.policies) == ["ideal", "p"]
     assert HISTORY.only(["p"]) == FederatedHistory("task", "error", {"p": (FAST, SLOW)})
@@ -71,7 +71,7 @@ def test_final_error_is_the_mean_of_the_last_ten_rounds():
     assert history.rounds == 15
 
 
-def test_json_has_a_list_per_run_and_none_for_what_json_cannot_say():
+def test_json_has_a_list_per_run_and_none_for_non_finite_values():
     broken = FederatedHistory("task", "error", {"p": (run([float("inf"), 0.5], [1.0, 2.0]),)})
     content = json.loads(json.dumps(broken.to_json(), allow_nan=False))["p"]
     assert content["final_error"] is None

@@ -93,7 +93,7 @@ def test_digits_equal_the_round_written_by_hand():
     ],
     ids=["a pass over unequal data", "decay and tight clipping"],
 )
-def test_any_module_equals_the_plain_loop(work: LocalWork):
+def test_vectorised_training_of_any_module_equals_the_loop(work: LocalWork):
     compare_with_plain_loop(blob_task(work), len(SIZES), 1e-5)
 
 
@@ -121,7 +121,7 @@ def test_workers_keep_their_own_adam_between_rounds():
     assert federation.state.adam.steps[0].tolist() == [3 * steps for steps in steps_per_round]
 
 
-def test_how_many_simulations_train_together_changes_nothing():
+def test_results_do_not_depend_on_the_batch_of_simulations():
     results = []
     for at_once in (1, 2, 100):
         task = replace(blob_task(LocalWork(batch_size=8)), metric=mean_loss)
@@ -164,7 +164,7 @@ def test_frozen_weights_are_neither_trained_nor_sent():
     assert errors.sent_bytes[0] == 3 * (32 * 21 + 32) / 8
 
 
-def test_dropout_is_repeatable_and_off_when_measuring():
+def test_dropout_is_reproducible_and_off_in_evaluation():
     task = replace(blob_task(LocalWork(batch_size=8), Unsteady), metric=mean_loss)
     test = data_of(task).test
     runs = []
@@ -202,8 +202,8 @@ def review_task() -> Task:
     )
 
 
-@pytest.mark.parametrize("room", [math.inf, 100, 0], ids=["together", "in parts", "one by one"])
-def test_reviews_train_side_by_side_as_one_by_one(room: float):
+@pytest.mark.parametrize("max_load", [math.inf, 100, 0], ids=["together", "in parts", "one by one"])
+def test_batched_training_of_reviews_equals_single_training(max_load: float):
     task = review_task()
     federation = Federation(
         task, {"ideal": Ideal(Scenario())}, Scenario(workers=2), FederationSettings(rounds=5)
@@ -211,7 +211,7 @@ def test_reviews_train_side_by_side_as_one_by_one(room: float):
     plain = PlainFederation(task, data_of(task), task.model())
     for number in range(5):
         plain.train(federation.round_batches(0, number))
-        federation.run_round(number, at_once=1, room=room)
+        federation.run_round(number, at_once=1, max_load=max_load)
         assert last_errors(federation) == pytest.approx([plain.error()])
     for name, expected in plain.weights().items():
         torch.testing.assert_close(federation.state.weights[name][0], expected, rtol=0, atol=1e-5)
@@ -227,7 +227,7 @@ WORK = LocalWork(batch_size=1, learning_rate=0.1, epsilon=1e-6, weight_decay=0.0
     [[3] * SIMULATIONS * WORKERS, [3, 1, 0, 2, 3, 3]],
     ids=["in step", "out of step"],
 )
-def test_every_model_moves_as_under_pytorchs_adam(minibatches: list[int]):
+def test_every_model_is_updated_as_by_pytorchs_adam(minibatches: list[int]):
     torch.manual_seed(0)
     models = {name: torch.randn(SIMULATIONS, *shape) for name, shape in SHAPES.items()}
     state = AdamState.fresh(models, WORKERS)

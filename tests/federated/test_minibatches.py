@@ -26,7 +26,7 @@ def gathered(workers: list[list[int]], batch_size: int) -> Minibatches:
     return Minibatches.gather([(data.pool, drawn)])
 
 
-def test_a_step_ends_with_its_longest_sequence():
+def test_step_is_padded_to_its_longest_sequence():
     batches = gathered([[3, 3, 9, 9], [5, 5, 7, 7]], 2)
     assert batches.inputs.shape == (2, 2, 2, 9)
     for step in range(2):
@@ -37,7 +37,7 @@ def test_a_step_ends_with_its_longest_sequence():
             assert inputs[model].count_nonzero(1).max() == batches.longest[model, step]
 
 
-def test_some_models_of_a_step_end_with_their_own_longest():
+def test_part_of_a_step_is_padded_to_its_longest_sequence():
     batches = gathered([[2, 2], [6, 6], [4, 4]], 2)
     inputs, targets, weight = batches.step(0, torch.tensor([2, 0]))
     assert inputs.shape == (2, 2, 4)
@@ -45,7 +45,7 @@ def test_some_models_of_a_step_end_with_their_own_longest():
     assert weight.equal(batches.weight[[2, 0], 0])
 
 
-def test_a_step_that_takes_too_much_is_cut_into_parts_of_like_models():
+def test_large_steps_are_split_into_parts_of_similar_length():
     batches = gathered([[2, 2], [6, 6], [4, 4], [1, 1]], 2)
     assert batches.largest_load == 2 * (2 + 6 + 4 + 1)
     assert batches.parts(0, 26) is None
@@ -61,7 +61,7 @@ def test_repeated_models_have_the_same_sequences():
     assert batches.largest_load == 3 * 2 * (2 + 6)
 
 
-def test_examples_of_one_size_are_never_cut():
+def test_steps_without_sequences_are_not_split():
     workers = [Examples(torch.rand(4, 3), torch.zeros(4)) for _ in range(2)]
     data = FederatedData.from_workers(workers, workers[0])
     drawn = draw_batches(
@@ -95,7 +95,7 @@ def seen_by(batches, worker: int) -> list[int]:
     return batches.rows[worker][batches.weight[worker] > 0].tolist()
 
 
-def test_a_pass_over_the_data_shows_every_example_once():
+def test_pass_over_the_data_contains_every_example_once():
     batches = draw(LocalWork(batch_size=4))
     assert batches.steps.tolist() == [2, 3, 1]
     assert sorted(seen_by(batches, 0)) == list(range(5))
@@ -103,7 +103,7 @@ def test_a_pass_over_the_data_shows_every_example_once():
     assert sorted(seen_by(batches, 2)) == list(range(17, 20))
 
 
-def test_the_weights_of_a_minibatch_make_its_mean():
+def test_weights_of_a_minibatch_sum_to_one():
     batches = draw(LocalWork(batch_size=4))
     assert batches.weight[0, 0].tolist() == [0.25] * 4
     assert batches.weight[0, 1].tolist() == [1.0, 0.0, 0.0, 0.0]
@@ -118,7 +118,7 @@ def test_a_number_of_batches_is_drawn_without_replacement():
     assert set(seen_by(batches, 1)) <= set(range(5, 17))
 
 
-def test_an_absent_worker_does_nothing_and_changes_nothing_for_the_others():
+def test_absent_worker_has_no_minibatches_and_does_not_affect_others():
     work = LocalWork(batch_size=4)
     full, without = draw(work), draw(work, (False, True, True))
     assert without.steps.tolist() == [0, 3, 1]
@@ -136,7 +136,7 @@ def test_a_worker_without_data_gets_no_minibatch():
     assert seen_by(batches, 1) == []
 
 
-def test_same_generator_same_batches():
+def test_equal_generators_give_equal_minibatches():
     work = LocalWork(batch_size=4)
     assert draw(work, seed=1).rows.equal(draw(work, seed=1).rows)
     assert not draw(work, seed=1).rows.equal(draw(work, seed=2).rows)
@@ -170,7 +170,7 @@ def test_sequences_of_similar_length_share_a_minibatch():
     np.testing.assert_allclose(batches.weight[0].sum(-1), 1, rtol=1e-6)
 
 
-def test_the_order_of_the_minibatches_and_who_is_equally_long_are_drawn():
+def test_order_of_minibatches_and_of_equal_lengths_is_random():
     data = sequences([1] * 20 + [7] * 20)
     work = LocalWork(batch_size=10, batches=2)
     draws = [draw_sequences(data, work, seed=seed) for seed in range(40)]
@@ -187,7 +187,7 @@ def longest(batches, data: FederatedData, worker: int) -> list[int]:
     return data.pool.lengths[batches.rows[worker, :steps]].amax(-1).tolist()
 
 
-def test_workers_and_runs_have_their_long_minibatches_at_the_same_time():
+def test_workers_and_runs_have_long_minibatches_in_the_same_steps():
     data = sequences(list(range(1, 25)), list(range(101, 125)))
     work = LocalWork(batch_size=4, batches=5)
     present = np.ones(2, bool)
@@ -200,7 +200,7 @@ def test_workers_and_runs_have_their_long_minibatches_at_the_same_time():
     assert all(own == ranks[0] for own in ranks)
 
 
-def test_every_order_is_as_likely_as_any_other_also_for_workers_with_fewer_minibatches():
+def test_every_order_of_minibatches_is_equally_likely():
     data = sequences(list(range(1, 11)), list(range(1, 7)))
     work = LocalWork(batch_size=2)
     drawn = [draw_sequences(data, work, seed=seed) for seed in range(600)]
@@ -211,7 +211,7 @@ def test_every_order_is_as_likely_as_any_other_also_for_workers_with_fewer_minib
 
 
 @pytest.mark.parametrize(("minibatches", "in_runs"), [(100, False), (120, True)])
-def test_more_than_a_hundred_minibatches_are_sorted_in_runs(minibatches: int, in_runs: bool):
+def test_more_than_a_hundred_minibatches_are_sorted_in_blocks(minibatches: int, in_runs: bool):
     data = sequences(list(range(1, 3 * minibatches + 1)))
     work = LocalWork(batch_size=3)
     made = {tuple(sorted(b)) for b in draw_sequences(data, work).rows[0].tolist()}
@@ -220,7 +220,7 @@ def test_more_than_a_hundred_minibatches_are_sorted_in_runs(minibatches: int, in
     assert sorted(row for batch in made for row in batch) == list(range(3 * minibatches))
 
 
-def test_absent_workers_draw_sequences_too_and_cost_the_shortest():
+def test_absent_workers_are_padded_with_the_shortest_sequence():
     data = sequences([9, 8, 7, 6], [5, 4, 3, 2, 2, 3])
     work = LocalWork(batch_size=2)
     full, without = draw_sequences(data, work), draw_sequences(data, work, (False, True))

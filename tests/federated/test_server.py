@@ -68,7 +68,7 @@ def errors(task: Task, aggregation: str | Aggregation) -> tuple[float, ...]:
     )
 
 
-def test_momentum_at_zero_is_the_exact_average_and_otherwise_not(small_task: Task):
+def test_momentum_of_zero_equals_the_exact_average(small_task: Task):
     exact = errors(small_task, "exact")
     assert errors(small_task, FedAvgM(beta=0.0)) == pytest.approx(exact, rel=1e-6)
     with_momentum = errors(small_task, FedAvgM())
@@ -76,7 +76,7 @@ def test_momentum_at_zero_is_the_exact_average_and_otherwise_not(small_task: Tas
     assert with_momentum[1] != pytest.approx(exact[1], rel=1e-4)
 
 
-def test_a_resumed_server_optimiser_is_the_same_to_the_last_bit(small_task: Task, tmp_path: Path):
+def test_resumed_server_state_is_bitwise_equal(small_task: Task, tmp_path: Path):
     policies = {"ideal": Ideal(SCENARIO), "max": FullPower(SCENARIO)}
 
     def fresh() -> Federation:
@@ -99,7 +99,7 @@ def test_a_resumed_server_optimiser_is_the_same_to_the_last_bit(small_task: Task
         assert any(tensor.any() for tensor in found.values())
 
 
-def test_every_federation_has_a_state_of_its_own(small_task: Task):
+def test_every_federation_has_a_separate_server_state(small_task: Task):
     settings = FederationSettings(runs=2, rounds=3, aggregation=Silent())
     federation = Federation(
         small_task, {"a": Ideal(SCENARIO), "b": Ideal(SCENARIO)}, SCENARIO, settings
@@ -138,7 +138,7 @@ def test_classes_functions_and_objects_are_found():
     assert find_aggregation(own) is own
 
 
-def test_what_is_no_aggregation_is_refused_by_name():
+def test_objects_that_are_not_aggregations_are_refused():
     with pytest.raises(InputError, match=r"^aggregation: builtins:dict is a dict; accepted: an "):
         find_aggregation("builtins:dict")
     with pytest.raises(InputError, match=r"aggregation: 'unbaised' .*did you mean unbiased\?"):
@@ -157,9 +157,7 @@ class Partial(FedAvgM):
 
 
 @pytest.mark.parametrize(("wrong", "what"), [(Forgetful(), "state"), (Partial(), "model")])
-def test_an_aggregation_must_return_what_it_was_given(
-    small_task: Task, wrong: Aggregation, what: str
-):
+def test_aggregation_must_keep_names_and_shapes(small_task: Task, wrong: Aggregation, what: str):
     name = type(wrong).__name__
     with pytest.raises(InputError, match=rf"^aggregation: .*{name} returned a {what} with "):
         errors(small_task, wrong)
@@ -184,7 +182,7 @@ def average(
     return rule.aggregate({"w": BEFORE}, {"w": models}, arrivals, {})["w"].tolist()
 
 
-def test_weights_follow_the_sizes_exactly():
+def test_exact_coefficients_are_proportional_to_the_sizes():
     assert average([True, True, True]) == [25 / 8, 250 / 8]
     assert average([True, False, True]) == [21 / 6, 210 / 6]
 
@@ -199,19 +197,19 @@ def test_one_arrival_gives_that_model(worker: int):
 
 
 @pytest.mark.parametrize("aggregation", ["exact", "published", "unbiased"])
-def test_without_arrivals_the_model_stays(aggregation: str):
+def test_model_does_not_change_without_arrivals(aggregation: str):
     assert average([False] * 3, aggregation) == BEFORE.tolist()
 
 
 @pytest.mark.parametrize("aggregation", ["exact", "published", "unbiased"])
-def test_a_lost_model_cannot_spoil_the_average(aggregation: str):
+def test_lost_models_with_nan_do_not_affect_the_average(aggregation: str):
     broken = MODELS.clone()
     broken[1] = torch.nan
     heard = [True, False, True]
     assert average(heard, aggregation, broken) == average(heard, aggregation)
 
 
-def test_published_leaves_the_last_arrival_out_of_the_sum_only():
+def test_published_average_excludes_the_last_arrival_from_the_sum_only():
     ones = torch.ones(3, 2).double()
     assert average([True] * 3, "published", ones, torch.tensor([1.0, 2.0, 3.0]).double()) == [
         0.5,
@@ -221,11 +219,11 @@ def test_published_leaves_the_last_arrival_out_of_the_sum_only():
     assert average([True, True, False], "published") == pytest.approx([1 / 3, 10 / 3])
 
 
-def test_published_multiplies_a_single_arrival_by_its_size():
+def test_published_average_multiplies_a_single_arrival_by_its_size():
     assert average([False, False, True], "published") == [20.0, 200.0]
 
 
-def test_published_counts_everyone_in_the_first_round():
+def test_published_coefficients_include_all_workers_in_the_first_round():
     assert average([False] * 3, "published", number=0) == average([True] * 3, "published")
     assert average([False] * 3, "exact", number=0) == BEFORE.tolist()
 
@@ -243,7 +241,7 @@ def expected_model(aggregation: str, success: list[float]) -> torch.Tensor:
     return mean
 
 
-def test_the_expectation_of_the_unbiased_average_is_that_of_all_senders():
+def test_unbiased_average_has_the_expectation_without_losses():
     full = SIZES @ MODELS / SIZES.sum()
     success = [0.9, 0.05, 0.4]
     torch.testing.assert_close(expected_model("unbiased", success), full, rtol=1e-12, atol=0)
@@ -251,13 +249,13 @@ def test_the_expectation_of_the_unbiased_average_is_that_of_all_senders():
     assert (expected_model("exact", success) - full).abs().max() > 0.1
 
 
-def test_the_unbiased_average_leaves_out_who_cannot_arrive():
+def test_unbiased_average_excludes_workers_that_cannot_arrive():
     senders = (SIZES[[0, 2]] @ MODELS[[0, 2]]) / SIZES[[0, 2]].sum()
     found = expected_model("unbiased", [0.9, 0.0, 0.4])
     torch.testing.assert_close(found, senders, rtol=1e-12, atol=0)
 
 
-def test_nothing_lost_makes_the_unbiased_average_exact():
+def test_unbiased_average_is_exact_without_losses():
     assert average([True] * 3, "unbiased", success=1.0) == pytest.approx(average([True] * 3))
 
 

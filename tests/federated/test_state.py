@@ -32,7 +32,7 @@ from .conftest import blob_task, mean_loss
 SCENARIO = Scenario(workers=3)
 
 
-def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tmp_path: Path):
+def test_interrupted_and_resumed_run_equals_an_uninterrupted_one(small_task: Task, tmp_path: Path):
     def policies():
         return {"ideal": Ideal(SCENARIO), "rand": RandomPower(SCENARIO)}
 
@@ -53,7 +53,7 @@ def test_interrupted_and_resumed_is_the_same_as_undisturbed(small_task: Task, tm
     assert resumed == expected
 
 
-def test_a_resumed_model_is_the_same_to_the_last_bit(tmp_path: Path):
+def test_resumed_model_is_bitwise_equal(tmp_path: Path):
     """Gradients are clipped at a norm that is summed in the order of the parameters."""
     work = LocalWork(batch_size=5, clip_norm=0.05, learning_rate=0.02)
     task = replace(blob_task(work), metric=mean_loss)
@@ -165,7 +165,7 @@ def test_a_checkpoint_of_another_format_is_refused(small_task: Task, tmp_path: P
         )
 
 
-def test_a_policy_is_known_by_its_class_and_not_by_its_code(small_task: Task, tmp_path: Path):
+def test_identity_of_a_policy_contains_its_class_not_its_code(small_task: Task, tmp_path: Path):
     class Half(FullPower):
         """Named as the one it derives from."""
 

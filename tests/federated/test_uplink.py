@@ -38,7 +38,7 @@ def rounds(uniform=(0.5, 0.5), present=(True, True), csi=CSI) -> Rounds:
     return Rounds(csi, csi, torch.tensor([uniform]), torch.tensor([present]))
 
 
-def test_a_round_by_hand():
+def test_uplink_record_follows_the_formulas():
     outcome = transmit(FullPower(SCENARIO), rounds(), RULES)
     assert outcome.arrived.tolist() == [[True, True]]
     assert outcome.transmitting.tolist() == [[True, True]]
@@ -47,7 +47,7 @@ def test_a_round_by_hand():
     assert outcome.sent_bytes.item() == 250
 
 
-def test_the_scenarios_pmax_counts_not_the_policys():
+def test_powers_are_limited_by_the_scenario_of_the_uplink():
     louder = FullPower(SCENARIO.replace(pmax_dbw=0))
     expected = transmit(FullPower(SCENARIO), rounds(), RULES)
     outcome = transmit(louder, rounds(), RULES)
@@ -56,7 +56,7 @@ def test_the_scenarios_pmax_counts_not_the_policys():
 
 
 @pytest.mark.parametrize("worker", [0, 1])
-def test_an_upload_arrives_if_its_number_is_under_the_success_rate(worker: int):
+def test_upload_arrives_if_its_number_is_below_the_success_rate(worker: int):
     success = math.exp(-SCENARIO.waterfall / SINR[worker])
     for uniform, arrives in ((success - 1e-6, True), (success + 1e-6, False)):
         others = [0.5, 0.5]
@@ -66,7 +66,7 @@ def test_an_upload_arrives_if_its_number_is_under_the_success_rate(worker: int):
         assert outcome.arrived[0, 1 - worker].item() is True
 
 
-def test_after_the_deadline_an_upload_is_lost_and_stops_costing():
+def test_upload_is_lost_and_costs_nothing_after_the_deadline():
     deadline = (FAST + SLOW) / 2
     outcome = transmit(FullPower(SCENARIO), rounds(), replace(RULES, deadline_s=deadline))
     assert outcome.arrived.tolist() == [[True, False]]
@@ -76,7 +76,7 @@ def test_after_the_deadline_an_upload_is_lost_and_stops_costing():
     assert outcome.sent_bytes.item() == pytest.approx((2000 - late) / 8)
 
 
-def test_every_phase_counts_by_its_bits_if_asked_for():
+def test_per_phase_arrivals_weight_phases_by_their_bits():
     """The second's last bits are sent alone: it arrives where the worst phase would lose it."""
     early = FAST * 1e5 * math.log2(1 + SINR[1]) / 1000
     every = math.exp(-SCENARIO.waterfall * (early / SINR[1] + (1 - early) / 1.0))
@@ -92,7 +92,7 @@ def test_every_phase_counts_by_its_bits_if_asked_for():
     ).arrived[0, 1]
 
 
-def test_each_worker_has_its_own_constants():
+def test_constants_per_worker_are_used():
     own = SCENARIO.replace(
         pmax_dbw=(-20, -23), static_power_w=(0.01, 0.03), compute_energy_j_per_bit=(1e-9, 2e-9)
     )
@@ -107,7 +107,7 @@ def test_each_worker_has_its_own_constants():
 
 
 @pytest.mark.parametrize("name", ["tdma", "ofdma"])
-def test_orthogonal_access_by_hand(name: str):
+def test_orthogonal_access_follows_the_formulas(name: str):
     outcome = transmit(make_policy(name, SCENARIO), rounds(), RULES)
     if name == "tdma":
         taken = [1000 / (1e5 * math.log2(1 + snr)) for snr in (2, 1)]
@@ -132,12 +132,12 @@ def test_a_price_on_energy_lowers_the_power_of_orthogonal_access():
 
 
 @pytest.mark.parametrize("kappa", [-1.0, math.inf, math.nan])
-def test_a_price_on_energy_is_a_number(kappa: float):
+def test_invalid_kappa_is_refused(kappa: float):
     with pytest.raises(InputError, match=r"^kappa: .*; accepted: 0 or more, finite\.$"):
         make_policy("tdma", SCENARIO, kappa=kappa)
 
 
-def test_the_absent_neither_send_nor_disturb_nor_spend():
+def test_absent_workers_neither_transmit_nor_interfere_nor_consume_energy():
     outcome = transmit(FullPower(SCENARIO), rounds(present=(True, False)), RULES)
     alone_s = 1000 / (1e5 * math.log2(1 + 2.0))
     assert outcome.arrived.tolist() == [[True, False]]
@@ -145,20 +145,20 @@ def test_the_absent_neither_send_nor_disturb_nor_spend():
     assert outcome.energy_j.item() == pytest.approx(1e-6 + 0.02 * alone_s)
 
 
-def test_nobody_there_costs_nothing():
+def test_rounds_without_workers_cost_nothing():
     outcome = transmit(FullPower(SCENARIO), rounds(present=(False, False)), RULES)
     assert not outcome.arrived.any()
     assert outcome.airtime_s.item() == outcome.energy_j.item() == outcome.sent_bytes.item() == 0
 
 
-def test_ideal_hears_everyone_and_has_no_cost():
+def test_ideal_loses_no_upload_and_has_undefined_cost():
     outcome = transmit(Ideal(SCENARIO), rounds((0.99, 0.99), (True, False)), RULES)
     assert outcome.arrived.tolist() == [[True, False]]
     assert outcome.airtime_s.isnan().all()
     assert outcome.energy_j.isnan().all()
 
 
-def test_the_policy_sees_the_workers_that_are_there():
+def test_policy_is_given_the_submatrix_of_present_workers():
     scenario = Scenario(workers=5)
     policy = GraphPolicy.initialised(scenario, 0)
     drawn = Rounds.draw(scenario, presence(4, 5, {1: {0, 2, 3}, 3: {4}}), seed=0, run=0)
@@ -169,7 +169,7 @@ def test_the_policy_sees_the_workers_that_are_there():
     torch.testing.assert_close(power[1, there], policy.allocate(smaller))
 
 
-def test_a_policy_for_one_size_refuses_another():
+def test_policy_of_fixed_size_refuses_absent_workers():
     scenario = Scenario(workers=3)
     policy = PerceptronPolicy.initialised(scenario, 0)
     drawn = Rounds.draw(scenario, presence(2, 3, {1: {0, 1}}), seed=0, run=0)
@@ -177,7 +177,7 @@ def test_a_policy_for_one_size_refuses_another():
         transmit(policy, drawn, UplinkRules(scenario, BITS))
 
 
-def test_an_upload_that_cannot_finish_has_no_chance():
+def test_upload_that_misses_the_deadline_has_zero_success_rate():
     full = transmit(FullPower(SCENARIO), rounds(), RULES).success[0].tolist()
     assert full == pytest.approx([math.exp(-SCENARIO.waterfall / sinr) for sinr in SINR])
     late = replace(RULES, deadline_s=(FAST + SLOW) / 2)
@@ -191,7 +191,7 @@ def test_an_upload_that_cannot_finish_has_no_chance():
     assert every.success[0, 1].item() > full[1]
 
 
-def test_uploads_arrive_as_often_as_their_success_rate_says():
+def test_frequency_of_arrivals_equals_the_success_rate():
     count = 20_000
     numbers = torch.rand(count, 2, generator=torch.Generator().manual_seed(0))
     many = Rounds(*(CSI.expand(count, 2, 2),) * 2, numbers, torch.ones(count, 2, dtype=torch.bool))
@@ -244,8 +244,8 @@ def test_a_policy_with_a_state_decides_round_by_round_with_feedback():
             assert feedback.transmitting.equal(record.transmitting[row])
 
 
-def test_of_a_single_round_only_the_workers_present_are_seen():
-    """As a policy with a state is asked, while workers come and go."""
+def test_single_round_is_limited_to_present_workers():
+    """Policies with a state are given single rounds."""
     scenario = Scenario(workers=3)
     csi = Rounds.draw(scenario, everyone(1, 3), seed=0, run=0).csi[0]
     present = torch.tensor([True, False, True])
@@ -256,7 +256,7 @@ def test_of_a_single_round_only_the_workers_present_are_seen():
     torch.testing.assert_close(power[present], policy.allocate(csi[present][:, present]))
 
 
-def test_a_policy_with_a_state_while_workers_come_and_go():
+def test_policy_with_state_supports_changing_presence():
     present = presence(4, 2, {1: {0}, 2: {1}, 3: set()})
     csi, uniform = CSI.expand(4, 2, 2), torch.full((4, 2), 0.5)
     record = transmit(Alternating(SCENARIO), Rounds(csi, csi, uniform, present), RULES)
@@ -264,7 +264,7 @@ def test_a_policy_with_a_state_while_workers_come_and_go():
     assert record.transmitting.tolist() == sent
 
 
-def test_all_rounds_at_once_are_the_rounds_one_by_one():
+def test_batched_rounds_equal_single_rounds():
     scenario = Scenario(workers=3)
     drawn = Rounds.draw(scenario, presence(6, 3, {2: {0, 2}, 4: set()}), seed=0, run=0)
     rules = UplinkRules(scenario, scenario.model_bits(100))
@@ -277,12 +277,12 @@ def test_all_rounds_at_once_are_the_rounds_one_by_one():
             torch.testing.assert_close(apart.tensors()[key], values)
 
 
-def test_presence_from_changes():
+def test_presence_holds_until_the_next_change():
     schedule = presence(5, 3, {1: {0}, 3: {1, 2}})
     assert schedule.int().tolist() == [[1, 1, 1], [1, 0, 0], [1, 0, 0], [0, 1, 1], [0, 1, 1]]
 
 
-def test_kept_workers_keep_their_channels_and_runs_differ():
+def test_kept_positions_correlate_rounds_and_runs_differ():
     kept = Scenario(workers=3, geometry="kept", coherence_time_s=1e6)
     drawn = Rounds.draw(kept, everyone(5, 3), seed=0, run=0)
     torch.testing.assert_close(drawn.csi[0], drawn.csi[-1], rtol=0.05, atol=0)
@@ -293,7 +293,7 @@ def test_kept_workers_keep_their_channels_and_runs_differ():
     assert not drawn.uniform.equal(other.uniform)
 
 
-def test_noise_is_in_what_the_policy_sees_not_in_the_outcome():
+def test_noise_affects_the_observed_csi_only():
     drawn = Rounds.draw(Scenario(workers=3, csi_noise=1.0), everyone(5, 3), seed=0, run=0)
     clean = Rounds.draw(Scenario(workers=3), everyone(5, 3), seed=0, run=0)
     assert drawn.csi.equal(clean.csi)
@@ -301,7 +301,7 @@ def test_noise_is_in_what_the_policy_sees_not_in_the_outcome():
     assert clean.observed.equal(clean.csi)
 
 
-def test_noise_of_the_first_run_is_not_noise_of_an_evaluation():
+def test_federation_and_evaluation_use_different_noise():
     scenario = Scenario(workers=3, csi_noise=1e4)
     csi = draw_csi(scenario, 5, torch.Generator().manual_seed(0))
     rounds = Rounds.draw(scenario, everyone(5, 3), seed=0, run=0, recorded=csi)
@@ -314,7 +314,7 @@ def test_bits_of_a_model():
     assert own.model_bits(100).tolist() == [832, 1632]
 
 
-def test_recorded_channels_are_the_rounds_of_run_after_run():
+def test_recorded_channels_are_used_in_order_over_the_runs():
     recorded = torch.arange(1.0, 8.0)[:, None, None].expand(7, 2, 2)
     present = everyone(3, 2)
     for run, expected in ((0, [1, 2, 3]), (1, [4, 5, 6])):
@@ -324,7 +324,7 @@ def test_recorded_channels_are_the_rounds_of_run_after_run():
         assert torch.equal(found.uniform, drawn.uniform)
 
 
-def test_recorded_channels_that_are_too_few_or_of_others_are_refused():
+def test_too_few_or_unsuitable_recorded_channels_are_refused():
     csi = torch.ones(4, 2, 2)
     assert recorded_rounds(csi, 3, 2).shape == (3, 2, 2)
     with pytest.raises(InputError, match="channels: 4 recorded for 5 rounds"):

@@ -67,12 +67,14 @@ def test_ten_rounds_of_digits_with_pdx(scenario: Scenario, saved_pdx: Path, tmp_
 
 
 @pytest.mark.parametrize("policy", ["ideal", "ofdma", "rand"])
-def test_schemes_and_policies_that_draw(scenario: Scenario, policy: str, tmp_path: Path):
+def test_access_schemes_and_random_policies_equal_the_federation(
+    scenario: Scenario, policy: str, tmp_path: Path
+):
     run = TaskRun(scenario=scenario, policy=policy, rounds=3, seed=1, kappa=2.0, out=tmp_path)
     assert_same_as_local(run_in_process(run), local_engine(run))
 
 
-def test_a_worker_that_is_away_for_two_rounds_keeps_its_adam(scenario: Scenario, tmp_path: Path):
+def test_absent_worker_keeps_its_adam_moments(scenario: Scenario, tmp_path: Path):
     run = TaskRun(scenario=scenario, policy="max", rounds=5, out=tmp_path)
     away = presence(5, scenario.workers, {1: {0, 2, 3}, 3: {0, 1, 2, 3}})
     found = run_in_process(run, lambda worker, exchange: not bool(away[exchange - 1, worker]))
@@ -80,7 +82,7 @@ def test_a_worker_that_is_away_for_two_rounds_keeps_its_adam(scenario: Scenario,
     assert torch.equal(found.present, away)
 
 
-def test_a_deadline_and_phases(scenario: Scenario, tmp_path: Path):
+def test_deadline_and_per_phase_arrivals_equal_the_federation(scenario: Scenario, tmp_path: Path):
     run = TaskRun(
         scenario=scenario,
         policy="max",
@@ -94,7 +96,7 @@ def test_a_deadline_and_phases(scenario: Scenario, tmp_path: Path):
     assert found.uplink.airtime_s.max() == 8.0
 
 
-def test_a_run_in_which_nothing_arrives_keeps_the_first_model(scenario: Scenario, tmp_path: Path):
+def test_run_without_arrivals_returns_the_initial_model(scenario: Scenario, tmp_path: Path):
     run = TaskRun(scenario=scenario, policy="max", rounds=2, deadline=1e-3, out=tmp_path)
     found = run_in_process(run)
     assert not found.uplink.arrived.any()
@@ -113,7 +115,7 @@ def three_rounds(out: Path) -> TaskRun:
 
 
 @pytest.mark.parametrize("lie", (BROKEN | UNFIT).values(), ids=list(BROKEN | UNFIT))
-def test_a_run_continues_without_uploads_that_are_not_its_model(
+def test_uploads_of_other_models_are_ignored(
     lie: Lie, without_the_liar: TaskResult, tmp_path: Path
 ):
     found = run_in_process(three_rounds(tmp_path), app=lying(train, lie))
@@ -131,7 +133,7 @@ def test_a_run_without_a_node_per_worker_is_refused(scenario: Scenario, tmp_path
         server_app(InProcessGrid(client_app, 3, config), Context(1, 1, {}, RecordDict(), config))
 
 
-def test_a_run_whose_nodes_are_gone_ends_without_a_result(scenario: Scenario, tmp_path: Path):
+def test_run_without_nodes_ends_without_a_result(scenario: Scenario, tmp_path: Path):
     class OneRound(InProcessGrid):
         def get_node_ids(self) -> list[int]:
             return [] if self.exchanges else super().get_node_ids()
@@ -145,7 +147,7 @@ def test_a_run_whose_nodes_are_gone_ends_without_a_result(scenario: Scenario, tm
         TaskResult.read(tmp_path)
 
 
-def test_two_runs_do_not_write_to_one_directory_at_once(scenario: Scenario, tmp_path: Path):
+def test_concurrent_runs_in_one_directory_are_refused(scenario: Scenario, tmp_path: Path):
     run = TaskRun(scenario=scenario, policy="ideal", rounds=1, out=tmp_path)
     with (
         only_writer(tmp_path),

@@ -25,7 +25,7 @@ from quadratic_app.strategies import STRATEGIES
 from torch import Tensor
 
 from feduplink import FullPower, InputError, PowerPolicy, Scenario
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.federated import Federation, FederationSettings, load_task
 from feduplink.flower import FlowerError, federate_with_flower
 from feduplink.flower.simulation import Simulation, start_simulation
@@ -73,7 +73,7 @@ class Errors(Callback):
 
 
 @pytest.mark.slow
-def test_two_workers_are_those_of_the_local_engine_and_leave_nothing(temporary: Path):
+def test_flower_run_equals_the_federation_and_leaves_no_processes(temporary: Path):
     scenario = Scenario(workers=WORKERS, waterfall=0.4)
     policies = {"full power": FullPower(scenario)}
     callback = Errors()
@@ -92,7 +92,7 @@ def test_two_workers_are_those_of_the_local_engine_and_leave_nothing(temporary: 
 
 
 @pytest.mark.slow
-def test_table_and_metrics_of_the_command_are_those_of_the_local_engine(
+def test_table_and_metrics_of_the_command_equal_the_federation(
     temporary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     """An access scheme, a policy that is tuned, and one of a class of the user's own."""
@@ -112,7 +112,7 @@ def test_table_and_metrics_of_the_command_are_those_of_the_local_engine(
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_says_why_and_leaves_nothing(temporary: Path):
+def test_failed_run_reports_the_cause_and_leaves_no_processes(temporary: Path):
     scenario = Scenario(workers=1)
     with pytest.raises(FlowerError, match="imports: no_such_module cannot be imported"):
         federate_with_flower(
@@ -135,7 +135,7 @@ def test_a_policy_of_the_main_program_is_refused(temporary: Path, monkeypatch: p
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_command_that_is_interrupted_leaves_nothing(
+def test_interrupted_command_leaves_no_processes(
     number: signal.Signals, status: int, temporary: Path, tmp_path: Path
 ):
     out = tmp_path / "out"
@@ -191,7 +191,7 @@ def in_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_strategies_over_the_uplink_are_those_in_process(
+def test_strategies_over_the_uplink_equal_those_in_process(
     name: str, simulated: dict[str, Any], in_process: dict[str, Any]
 ):
     assert simulated[name] == in_process[name]

@@ -17,7 +17,7 @@ from feduplink.flower.task_run import parse_round_line, round_line
 SCENARIO = Scenario(workers=3, pmax_dbw=(-20, -30, -40))
 
 
-def test_a_run_configuration_and_back():
+def test_run_configuration_restores_the_settings():
     run = TaskRun(
         scenario=SCENARIO,
         policy="tdma",
@@ -38,7 +38,7 @@ def test_a_run_configuration_and_back():
     assert TaskRun.from_run_config(config) == run
 
 
-def test_fields_that_are_not_given_are_left_out():
+def test_none_is_omitted_from_the_run_configuration():
     config = TaskRun(scenario=SCENARIO, out=Path("there")).run_config()
     assert "deadline" not in config and "rounds" not in config
     assert TaskRun.from_run_config(config).deadline is None
@@ -69,14 +69,14 @@ def test_a_scenario_may_be_yaml():
         ({"imports": "no_such_module"}, "imports: no_such_module cannot be imported"),
     ],
 )
-def test_settings_that_are_not_accepted_are_refused(changes: dict[str, object], message: str):
+def test_invalid_settings_are_refused(changes: dict[str, object], message: str):
     config = {**TaskRun(scenario=SCENARIO, out=Path("there")).run_config(), **changes}
     with pytest.raises(InputError, match=message):
         TaskRun.from_run_config(config)
 
 
 @pytest.mark.parametrize("error", [0.1 + 0.2, 1e-300, math.inf])
-def test_the_log_line_of_a_round_and_back(error: float):
+def test_parse_round_line_inverts_round_line(error: float):
     assert parse_round_line(f"INFO :      {round_line(12, error)}\n") == (12, error)
     assert parse_round_line("INFO :      [ROUND 1/3]\n") is None
 

@@ -51,7 +51,7 @@ def workers(chosen: torch.Tensor) -> list[int]:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_a_strategy_gets_what_arrives(name: str):
+def test_strategy_receives_the_arrivals(name: str):
     """The same as without a radio, if the nodes fail whose uploads are lost."""
     strategy = STRATEGIES[name]()
     arrived = on_the_air().arrived
@@ -77,7 +77,7 @@ def test_a_strategy_gets_what_arrives(name: str):
     assert found["evaluate"].keys() == {str(n) for n in expected.evaluate_metrics_clientapp}
 
 
-def test_what_has_nothing_to_do_with_the_air_is_that_of_the_grid_behind():
+def test_other_methods_are_those_of_the_wrapped_grid():
     grid = nodes()
     uplink = wireless(grid, WORKERS, ROUNDS)
     run = object()
@@ -113,7 +113,7 @@ def test_metrics_of_every_round_also_of_those_without_arrivals():
         assert not any("partition" in key for key in metrics)
 
 
-def test_a_round_without_arrivals_leaves_the_model():
+def test_round_without_arrivals_does_not_change_the_model():
     arrived = on_the_air().arrived
     empty = next(row for row in range(1, ROUNDS) if not arrived[row].any())
     seen = {}
@@ -127,7 +127,7 @@ def test_a_round_without_arrivals_leaves_the_model():
     assert any((seen[n + 1] != seen[n]).any() for n in range(ROUNDS))
 
 
-def test_an_absent_worker_neither_sends_nor_disturbs():
+def test_absent_worker_neither_transmits_nor_interferes():
     gone = presence(ROUNDS, WORKERS, {3: {0, 2}, 5: {0, 1, 2, 3}})
     uplink = wireless(
         nodes(lambda worker, exchange: not bool(gone[exchange - 1, worker])), WORKERS, ROUNDS
@@ -155,7 +155,7 @@ def test_a_node_that_does_not_reply_in_time_is_absent():
     assert workers(uplink.history[0].present) == [0, 1, 3]
 
 
-def test_failures_are_handed_on_after_the_arrivals():
+def test_failures_follow_the_arrivals():
     uplink = wireless(nodes(lambda worker, exchange: worker == 1), WORKERS, ROUNDS)
     for number in range(1, ROUNDS + 1):
         replies = uplink.send_and_receive(_messages(uplink, number))
@@ -164,7 +164,7 @@ def test_failures_are_handed_on_after_the_arrivals():
         assert [reply.has_error() for reply in replies] == [False] * len(found) + [True]
 
 
-def test_push_and_pull_give_the_same_when_all_have_replied():
+def test_push_and_pull_equal_send_and_receive():
     at_once, in_parts = (wireless(nodes(), WORKERS, ROUNDS) for _ in range(2))
     for number in range(1, ROUNDS + 1):
         expected = at_once.send_and_receive(_messages(at_once, number))
@@ -179,7 +179,7 @@ def test_push_and_pull_give_the_same_when_all_have_replied():
         assert torch.equal(values, at_once.record.tensors()[name]), name
 
 
-def test_evaluation_passes_untouched():
+def test_evaluation_messages_pass_unchanged():
     uplink = wireless(nodes(), WORKERS, ROUNDS)
     replies = uplink.send_and_receive(_messages(uplink, 1, "evaluate"))
     assert len(replies) == WORKERS and uplink.history == []
@@ -187,7 +187,7 @@ def test_evaluation_passes_untouched():
     assert all(not reply.content.config_records for reply in replies)
 
 
-def test_the_round_is_the_one_that_the_messages_name():
+def test_round_is_that_of_the_messages():
     arrived = on_the_air().arrived
     uplink = wireless(nodes(), WORKERS, ROUNDS)
     for number in (3, 7):
@@ -200,7 +200,7 @@ def test_the_round_is_the_one_that_the_messages_name():
         uplink.push_messages(_messages(uplink, 13))
 
 
-def test_time_and_energy_that_are_not_defined_are_left_out():
+def test_undefined_time_and_energy_are_omitted():
     cell = scenario(WORKERS)
     uplink = WirelessGrid(nodes(), cell, Ideal(cell), rounds=2)
     result = FedAvg(fraction_evaluate=0.0).start(uplink, first_model(), num_rounds=2)
@@ -219,7 +219,7 @@ def test_a_client_without_the_mod_is_refused():
 
 
 @pytest.mark.parametrize("index", [1, WORKERS])
-def test_two_nodes_of_one_worker_and_workers_of_no_scenario_are_refused(index: int):
+def test_duplicate_and_unknown_workers_are_refused(index: int):
     grid = nodes()
     grid.contexts[min(grid.contexts)].node_config["partition-id"] = index
     uplink = wireless(grid, WORKERS, ROUNDS)
@@ -235,7 +235,7 @@ def test_two_nodes_of_one_worker_and_workers_of_no_scenario_are_refused(index: i
         (True, "has no worker index"),
     ],
 )
-def test_the_server_does_not_trust_the_mod(index: object, message: str):
+def test_invalid_worker_index_in_a_reply_is_refused(index: object, message: str):
     def lying_mod(asked: Message, context: Context, call_next: Callable[..., Message]) -> Message:
         reply = call_next(asked, context)
         reply.content["feduplink.worker"]["partition-id"] = index
@@ -249,7 +249,7 @@ def test_the_server_does_not_trust_the_mod(index: object, message: str):
 
 
 @pytest.mark.parametrize("index", [None, -1, "0", True])
-def test_a_node_that_has_no_index_says_so(index: object):
+def test_node_without_index_is_refused(index: object):
     grid = nodes()
     (message, *_) = _messages(grid, 1)
     grid.push_messages([message])
@@ -262,7 +262,7 @@ def test_a_node_that_has_no_index_says_so(index: object):
         )
 
 
-def test_a_policy_for_a_fixed_number_of_workers_needs_them_all():
+def test_policy_of_fixed_size_refuses_absent_nodes():
     cell = scenario(WORKERS)
     grid = nodes(lambda worker, exchange: worker == 1)
     uplink = WirelessGrid(grid, cell, PerceptronPolicy(cell), rounds=1)
@@ -290,10 +290,10 @@ def test_an_unusable_upload_counts_as_a_failed_node(lie: Lie, caplog: pytest.Log
     for name, values in uplink.record.tensors().items():
         torch.testing.assert_close(values, alone.record.tensors()[name], equal_nan=True)
     assert [workers(r.present) for r in uplink.history] == [[0, 1, 2], [0, 2], [0, 2]]
-    assert sum("the upload of worker 1 is left out" in message for message in caplog.messages) == 2
+    assert sum("the upload of worker 1 is ignored" in message for message in caplog.messages) == 2
 
 
-def test_a_reply_that_denies_its_training_is_an_upload_all_the_same():
+def test_reply_is_an_upload_whatever_its_message_type():
     def another_type(asked: Message, context: Context, call_next: Any) -> Message:
         reply = call_next(asked, context)
         reply.metadata.message_type = "query"

@@ -51,9 +51,9 @@ def test_energy_by_hand():
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(InputError, match=r"^power: shape .* does not fit csi"):
+    with pytest.raises(InputError, match=r"^power: shape .* does not match csi"):
         upload(CSI[0], POWER, SCENARIO)
-    with pytest.raises(InputError, match=r"^power: shape .* does not fit csi"):
+    with pytest.raises(InputError, match=r"^power: shape .* does not match csi"):
         upload(CSI, POWER[:, :1], SCENARIO)
 
 

@@ -81,7 +81,7 @@ def test_measures_without_a_bound_are_refused_in_one_sentence(default_csi: torch
     csi = default_csi[:5, :2, :2]
     for text in ("link.own_measures:Sinr >= 2", "link.own_measures:AveragePower >= 0.001"):
         scenario = Scenario(workers=2, constraints=text)
-        with pytest.raises(InputError, match=r"^certificate: has no bound with .*power\.$"):
+        with pytest.raises(InputError, match=r"^certificate: no upper bound is known .*power\.$"):
             find_optimum(scenario, csi, max_boxes=0)
 
 

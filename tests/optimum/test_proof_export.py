@@ -60,5 +60,5 @@ def test_measures_with_other_constants_than_the_scenario_are_refused():
     problem = Problem(Rate(), WeightedSum(scenario.worker_weights), (limit,))
     csi = draw_csi(scenario, 3, torch.Generator().manual_seed(0))
     optimum = find_optimum(scenario, csi, problem=problem, max_boxes=0, record=True)
-    with pytest.raises(InputError, match="no proof can be written with psr"):
+    with pytest.raises(InputError, match="the measure psr was given; accepted in a proof"):
         export_proof(optimum)

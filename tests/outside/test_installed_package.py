@@ -47,7 +47,7 @@ def write_wheel(directory: Path) -> Path:
 #: Runs all commands in one process that has the package: starting Python takes longest.
 DRIVER = """
 import contextlib, io, json, sys
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 results = {}
 for name, words in json.load(sys.stdin).items():
     out, err = io.StringIO(), io.StringIO()
@@ -136,7 +136,9 @@ def test_its_constraint_is_solved_and_proved(runs):
 def test_what_has_no_bound_is_refused_in_one_sentence(runs):
     refused = runs["refused"]
     assert refused.status == 2
-    assert refused.errors.startswith("feduplink: certificate: has no bound with bits; accepted: ")
+    assert refused.errors.startswith(
+        "feduplink: certificate: no upper bound is known for the measure bits; accepted: "
+    )
     assert len(refused.errors.splitlines()) == 1
 
 

@@ -52,7 +52,7 @@ def mean_objective(make) -> float:
     ],
     ids=["max", "rand-unselected", "rand", "orth"],
 )
-def test_baselines_reach_their_reference_figures(make, objective):
+def test_baselines_reach_their_reference_values(make, objective):
     assert mean_objective(make) == pytest.approx(objective, abs=0.015)
 
 
@@ -62,7 +62,7 @@ def efficiency(power: float, gain: float, static: float, inefficiency: float) ->
 
 @pytest.mark.parametrize("inefficiency", [1.0, 2.5])
 @pytest.mark.parametrize("gain", [1e3, 1e5, 1e7])
-def test_largest_efficient_power_is_where_the_efficiency_falls_to_its_threshold(gain, inefficiency):
+def test_efficiency_equals_its_threshold_at_the_largest_efficient_power(gain, inefficiency):
     gain_and_threshold = torch.tensor([[gain], [55.0]], dtype=torch.float64)
     power = largest_efficient_power(
         *gain_and_threshold, torch.tensor(0.01, dtype=torch.float64), inefficiency
@@ -72,7 +72,7 @@ def test_largest_efficient_power_is_where_the_efficiency_falls_to_its_threshold(
     assert efficiency(1.001 * power, gain, 0.01, inefficiency) < 55
 
 
-def test_no_power_reaches_the_threshold_on_a_poor_link():
+def test_largest_efficient_power_is_zero_on_a_poor_link():
     gain = 150.0
     best = max(efficiency(p * 1e-5, gain, 0.01, 1.0) for p in range(1, 10_000))
     assert best < 55
@@ -84,7 +84,7 @@ def test_no_power_reaches_the_threshold_on_a_poor_link():
     )
 
 
-def test_without_an_efficiency_threshold_orth_uses_all_its_power():
+def test_orth_transmits_at_pmax_without_an_efficiency_threshold():
     policy = Orthogonal(Scenario(ee_min=0.0, rate_min=0.0))
     assert (policy.allocate(torch.ones(8, 8)) == torch.tensor(0.01)).all()
 
@@ -97,7 +97,7 @@ def test_lone_worker_at_its_largest_efficient_power_is_selected(dtype):
     assert (power > 0).all()
 
 
-def test_selection_gives_nobody_a_second_chance():
+def test_selection_does_not_reconsider_workers():
     """Both miss the rate while both are on the air; each alone would meet it."""
     scenario = Scenario(workers=2, rate_min=0.7, ee_min=0.0)
     csi = torch.tensor([[[200.0, 200.0], [200.0, 200.0]]])
@@ -105,7 +105,7 @@ def test_selection_gives_nobody_a_second_chance():
     assert select(power, csi, scenario).tolist() == [[0.0, 0.0]]
 
 
-def test_selection_judges_each_worker_by_its_own_thresholds():
+def test_selection_uses_the_thresholds_of_each_worker():
     csi = torch.tensor([[[1e3, 1.0], [1.0, 1e3]]])
     power = torch.full((1, 2), 0.01)  # SINR 9.9, rate 2.39, efficiency 119
     kept = select(power, csi, Scenario(workers=2, rate_min=[2.3, 2.5], ee_min=0.0))
@@ -114,7 +114,7 @@ def test_selection_judges_each_worker_by_its_own_thresholds():
     assert (kept[0] > 0).tolist() == [False, True]
 
 
-def test_selection_knows_every_constraint_of_the_scenario():
+def test_selection_applies_every_constraint_of_the_scenario():
     """Powers of 10 and 4 mW under an upper limit of 5 mW."""
     csi = torch.tensor([[[1e3, 1.0], [1.0, 1e3]]])
     power = torch.tensor([[0.01, 0.004]])
@@ -128,7 +128,9 @@ def test_selection_knows_every_constraint_of_the_scenario():
     ("selecting", "unselecting"),
     [(RandomPower, UnselectedRandomPower), (Orthogonal, UnselectedOrthogonal)],
 )
-def test_a_variant_without_selection_only_does_not_silence(selecting, unselecting, default_csi):
+def test_variant_without_selection_differs_only_in_silenced_workers(
+    selecting, unselecting, default_csi
+):
     selected, everyone = (
         kind(Scenario()).allocate(default_csi) for kind in (selecting, unselecting)
     )
@@ -140,7 +142,7 @@ def test_a_variant_without_selection_only_does_not_silence(selecting, unselectin
     assert unselecting.name not in default_policies()
 
 
-def test_random_powers_are_uniform_fresh_and_seeded(default_csi):
+def test_random_powers_are_uniform_and_drawn_anew_from_the_seed(default_csi):
     def policy(seed: int) -> Policy:
         return UnselectedRandomPower(Scenario(), seed=seed)
 
@@ -153,7 +155,7 @@ def test_random_powers_are_uniform_fresh_and_seeded(default_csi):
     assert not torch.equal(policy(2).allocate(default_csi), powers)
 
 
-def test_open_loop_by_hand():
+def test_open_loop_powers_follow_the_formula():
     csi = torch.diag(torch.tensor([100.0, 1e4, 1e6])) + 1.0
     powers = OpenLoop(Scenario(), target=0.2, fraction=0.5).allocate(csi)
     expected = [0.01, 0.2 / math.sqrt(10_001), 0.2 / math.sqrt(1_000_001)]
@@ -161,7 +163,7 @@ def test_open_loop_by_hand():
 
 
 @pytest.mark.parametrize("target", [0.0, -1.0, math.inf, math.nan])
-def test_open_loop_refuses_a_target_that_is_no_power(target):
+def test_open_loop_refuses_a_target_that_is_not_positive_and_finite(target):
     with pytest.raises(InputError, match=r"^target: .*; accepted: a finite P0 above 0\.$"):
         OpenLoop(Scenario(), target=target, fraction=0.8)
 
@@ -188,7 +190,7 @@ def test_open_loop_is_tuned_on_valid_channels_only():
         OpenLoop.tuned(Scenario(), torch.ones(10, 3, 3))
 
 
-def test_the_open_loop_is_tuned_to_the_noise_it_will_see():
+def test_open_loop_is_tuned_on_noisy_csi():
     exact = Scenario(rate_min=0.6, ee_min=45)
     noisy = exact.replace(csi_noise=1e6)
     training = make_channels(noisy, 300).training

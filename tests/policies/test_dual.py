@@ -49,7 +49,7 @@ def test_maximises_the_lagrangian(generator: torch.Generator):
     assert ((power > 0) & (power < 0.99 * scenario.max_power)).any()  # not all at an end
 
 
-def test_a_channel_does_not_care_for_its_batch(
+def test_powers_of_a_channel_do_not_depend_on_its_batch(
     default_scenario: Scenario, default_csi: torch.Tensor
 ):
     policy = _policy(default_scenario)
@@ -63,7 +63,7 @@ def test_a_channel_does_not_care_for_its_batch(
     torch.testing.assert_close(value, together, atol=1e-5, rtol=1e-5)
 
 
-def test_takes_only_its_own_workers(default_csi: torch.Tensor):
+def test_dual_refuses_other_numbers_of_workers(default_csi: torch.Tensor):
     with pytest.raises(InputError, match="8 workers; accepted here: exactly 4"):
         _policy(Scenario(workers=4)).allocate(default_csi)
 
@@ -80,7 +80,7 @@ def test_learned_multipliers_hold_on_unseen_channels():
     assert abs(own.dual_value - verdict.objective) < 0.005
 
 
-def test_a_seed_draws_the_channels_that_multipliers_are_learned_on():
+def test_seed_determines_the_channels_of_the_multipliers():
     scenario = Scenario(workers=1, rate_min=2.0, ee_min=110)
     drawn, other = (make_policy("dual", scenario, seed=seed).point for seed in (0, 1))
     again = DualPolicy.learned(scenario, draw_training_csi(scenario, 20_000, seed=0)).point
@@ -118,7 +118,7 @@ def searched(work: Recorder) -> bool:
 
 
 @pytest.mark.parametrize("name", shipped_scenarios())
-def test_shipped_scenarios_are_ready_at_once(name: str, cache: Path):
+def test_shipped_scenarios_need_no_search(name: str, cache: Path):
     with report_to(recorder := Recorder()):
         policy = shipped_pdx(Scenario.load(name))
     assert not searched(recorder)
@@ -126,13 +126,13 @@ def test_shipped_scenarios_are_ready_at_once(name: str, cache: Path):
     assert not cache.exists()
 
 
-def test_those_of_other_scenarios_do_not_ship():
+def test_other_scenarios_have_no_shipped_multipliers():
     assert shipped_point("pdx", Scenario(rate_min=0.71)) is None
     assert shipped_point("dual", Scenario()) is None
 
 
 @pytest.mark.slow
-def test_those_that_ship_are_those_that_are_found(cache: Path):
+def test_shipped_multipliers_equal_computed_ones(cache: Path):
     scenario = Scenario.load("interference-x4")
     csi = draw_training_csi(scenario, 20_000, seed=0)
     found = UnrolledPolicy.calibrated(shipped_network(), scenario, csi).point
@@ -142,7 +142,7 @@ def test_those_that_ship_are_those_that_are_found(cache: Path):
 
 
 @pytest.mark.parametrize("kind", ["pdx", "dual"])
-def test_what_was_found_is_kept_and_is_the_same(kind: str, cache: Path):
+def test_multipliers_are_cached_and_equal_when_read(kind: str, cache: Path):
     csi = draw_csi(SMALL, 50, torch.Generator().manual_seed(0))
     make = shipped_pdx if kind == "pdx" else DualPolicy.learned
     with report_to(first := Recorder()):
@@ -157,7 +157,7 @@ def test_what_was_found_is_kept_and_is_the_same(kind: str, cache: Path):
     assert searched(others)
 
 
-def test_a_damaged_file_is_found_anew(cache: Path):
+def test_damaged_cache_file_is_recomputed(cache: Path):
     csi = draw_csi(SMALL, 50, torch.Generator().manual_seed(0))
     found = shipped_pdx(SMALL, csi).point
     [file] = cache.rglob("*.safetensors")
@@ -165,23 +165,21 @@ def test_a_damaged_file_is_found_anew(cache: Path):
     assert equal(shipped_pdx(SMALL, csi).point, found)
 
 
-def test_an_empty_name_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_empty_cache_variable_disables_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FEDUPLINK_CACHE", "")
     monkeypatch.chdir(tmp_path)
     shipped_pdx(SMALL, draw_csi(SMALL, 20, torch.Generator().manual_seed(0)))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_to_is_no_reason_to_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_read_only_cache_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("FEDUPLINK_CACHE", str(tmp_path / "file"))
     point = shipped_pdx().point
     assert kept_point("pdx", SMALL, {}, {}, lambda _: point) is point
 
 
-def test_other_settings_are_another_point(cache: Path):
+def test_other_settings_have_another_cache_entry(cache: Path):
     points = iter([shipped_pdx().point] * 2)
 
     def keep(margin: float) -> None:

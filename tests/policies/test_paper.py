@@ -61,7 +61,7 @@ def powers_by_equation(policy: GraphPolicy, csi: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-14)], ids=str
 )
-def test_powers_and_gradients_are_those_of_the_equation(dtype, tolerance, default_csi, generator):
+def test_powers_and_gradients_follow_the_equation(dtype, tolerance, default_csi, generator):
     policy = GraphPolicy.initialised(Scenario()).to(dtype)
     for layer in policy.layers:
         torch.nn.init.normal_(layer.bias, std=0.1, generator=generator)
@@ -76,7 +76,7 @@ def test_powers_and_gradients_are_those_of_the_equation(dtype, tolerance, defaul
         torch.testing.assert_close(our, their, rtol=0, atol=tolerance * scale)
 
 
-def test_blind_to_the_noise_level(default_csi):
+def test_normalised_adjacency_is_invariant_to_the_noise_level(default_csi):
     policy = GraphPolicy.initialised(Scenario())
     torch.testing.assert_close(
         normalised_adjacency(1e-3 * default_csi), normalised_adjacency(default_csi)
@@ -86,13 +86,13 @@ def test_blind_to_the_noise_level(default_csi):
     )
 
 
-def test_initial_weights_are_the_seeds(default_csi):
+def test_initial_weights_depend_on_the_seed_only(default_csi):
     first, again, other = (GraphPolicy.initialised(Scenario(), seed) for seed in (1, 1, 2))
     assert torch.equal(first.allocate(default_csi), again.allocate(default_csi))
     assert not torch.equal(first.allocate(default_csi), other.allocate(default_csi))
 
 
-def test_initialising_leaves_the_global_generator_alone():
+def test_initialisation_does_not_change_the_global_generator():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -101,7 +101,7 @@ def test_initialising_leaves_the_global_generator_alone():
 
 
 @pytest.mark.parametrize("pmax_dbw", [-40, 0])
-def test_is_the_papers_network(pmax_dbw, default_csi):
+def test_perceptron_has_the_layers_of_the_paper(pmax_dbw, default_csi):
     policy = PerceptronPolicy.initialised(Scenario(pmax_dbw=pmax_dbw))
     weights = [w for w in policy.parameters() if w.ndim == 2]
     assert [tuple(w.shape) for w in weights] == [

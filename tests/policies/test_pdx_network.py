@@ -26,7 +26,7 @@ def test_the_loss_at_open_gates_is_the_lagrangian_of_the_link_model():
     torch.testing.assert_close(reached * 3 * unit, batch.value(power, prices))
 
 
-def test_the_start_that_ends_better_is_taken():
+def test_the_better_initial_point_is_taken():
     """Two workers that drown each other: both on the air is worse than one of them alone."""
     scenario = Scenario(workers=2)
     csi = torch.tensor([[[1e6, 1e6], [1e6, 1e6]], [[1e6, 1e-3], [1e-3, 1e6]]])
@@ -44,7 +44,7 @@ def test_the_start_that_ends_better_is_taken():
     )
 
 
-def test_of_ends_that_are_as_good_the_first_is_taken():
+def test_the_first_of_equally_good_initial_points_is_taken():
     """Rounding does not decide: powers that differ by 1e-4 are worth the same to five digits."""
     scenario = Scenario(workers=1)
     batch = ChannelBatch.from_scenario(scenario, torch.full((1, 1, 1), 1e6)).to(torch.float32)
@@ -58,7 +58,7 @@ def test_of_ends_that_are_as_good_the_first_is_taken():
     torch.testing.assert_close(second, torch.sigmoid(torch.tensor([[9.0]])))
 
 
-def test_one_start_has_the_worker_on_the_air_that_is_worth_most_alone():
+def test_second_initial_point_has_the_most_valuable_worker_alone():
     scenario = Scenario(workers=3)
     csi = draw_csi(scenario, 20, torch.Generator().manual_seed(1))
     batch = ChannelBatch.from_scenario(scenario, csi).to(torch.float32)
@@ -71,7 +71,7 @@ def test_one_start_has_the_worker_on_the_air_that_is_worth_most_alone():
     assert torch.equal(alone, batch.direct == batch.direct.amax(-1, keepdim=True))
 
 
-def test_same_seed_same_network():
+def test_equal_seeds_give_equal_networks():
     first, second = UnrolledNetwork.initialised(5), UnrolledNetwork.initialised(5)
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)

@@ -48,7 +48,7 @@ class InPairs(SchedulePolicy):
         return Schedule(torch.full((len(csi), 2), math.inf, dtype=torch.float64), power)
 
 
-def test_phases_of_ones_own():
+def test_user_defined_schedule_policy_is_evaluated():
     outcome = transmit(InPairs(SCENARIO), drawn(), RULES)
     assert outcome.transmitting.all()
     first, second = (
@@ -80,7 +80,7 @@ def test_schedules_are_faster_and_cheaper_than_full_power():
     assert policies["max"].kappa is None
 
 
-def test_the_absent_do_not_send():
+def test_absent_workers_do_not_transmit():
     rounds = Rounds.draw(SCENARIO, presence(3, 4, {1: {0, 2}, 2: set()}), seed=0, run=0)
     for name in ("schedule", "fixed-power"):
         outcome = transmit(make_policy(name, SCENARIO), rounds, RULES)
@@ -88,7 +88,7 @@ def test_the_absent_do_not_send():
         assert outcome.airtime_s[2] == 0
 
 
-def test_noisy_channels_are_scheduled_as_seen_and_sent_as_they_are():
+def test_schedules_are_computed_from_noisy_csi_and_judged_on_true_channels():
     noisy = SCENARIO.replace(csi_noise=1e6)
     rounds = Rounds.draw(noisy, everyone(10, 4), seed=0, run=0)
     rules = UplinkRules(noisy, RULES.bits)
@@ -99,7 +99,7 @@ def test_noisy_channels_are_scheduled_as_seen_and_sent_as_they_are():
 
 
 @pytest.mark.slow
-def test_few_deliver_if_few_have_to():
+def test_workers_transmit_less_at_low_delivery_rates():
     channels = Rounds.draw(SCENARIO, everyone(400, 4), seed=1, run=0).csi
     policy = make_policy(
         "schedule",
@@ -120,7 +120,7 @@ def test_few_deliver_if_few_have_to():
     assert float(outcome.energy_j.mean()) < 0.4 * float(everybody.energy_j.mean())
 
 
-def test_learned_schedules_deliver_as_often_too():
+def test_learned_schedules_reach_the_delivery_rates():
     """Who is worth it in the eyes of the network is not who is by the search."""
     scenario = Scenario()
     csi = make_channels(scenario, 400, seed=77).test
@@ -153,7 +153,7 @@ def test_a_saved_schedule_decides_as_before(tmp_path):
     assert other.identity() != policy.identity()
 
 
-def test_a_saved_network_takes_price_and_delivery_when_it_is_used(tmp_path):
+def test_saved_network_accepts_kappa_and_delivery(tmp_path):
     channels = make_channels(SCENARIO, 30)
     network = PhaseNetwork.initialised(seed=1)
     path = save_policy(LearnedSchedule(SCENARIO, network=network), tmp_path)
@@ -168,11 +168,11 @@ def test_a_saved_network_takes_price_and_delivery_when_it_is_used(tmp_path):
     assert used.identity() != make_policy("learned-schedule", SCENARIO, **given).identity()
 
 
-def test_a_saved_network_with_a_price_keeps_it(tmp_path):
+def test_saved_network_with_kappa_refuses_another_one(tmp_path):
     network = PhaseNetwork.initialised(seed=1)
     path = save_policy(LearnedSchedule(SCENARIO, 3.0, network=network), tmp_path)
     assert make_policies([path], SCENARIO, options={"kappa": 10.0})["learned-schedule"].kappa == 3
-    with pytest.raises(InputError, match=r"^kappa: learned-schedule does not take it"):
+    with pytest.raises(InputError, match=r"^kappa: learned-schedule does not accept this option"):
         make_policy(path, SCENARIO, kappa=10.0)
 
 

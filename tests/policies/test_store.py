@@ -51,7 +51,7 @@ def half(csi, scenario):
     return 0.5 * float(scenario.max_power.max()) * np.ones(csi.shape[:-1])
 
 
-def test_what_names_a_policy_makes_it(tmp_path):
+def test_policy_is_made_from_name_object_or_class(tmp_path):
     saved = save_policy(FullPower(THREE), tmp_path / "saved")
     policy = FullPower(THREE)
     for what in ("max", "feduplink:FullPower", str(saved), saved.parent, FullPower, policy):
@@ -59,7 +59,7 @@ def test_what_names_a_policy_makes_it(tmp_path):
     assert make_policy(policy, THREE) is policy
 
 
-def test_a_function_is_a_policy_of_its_name():
+def test_function_is_a_policy_with_its_name():
     """It may return NumPy's numbers; Pmax holds for them as well."""
     policy = make_policy(half, THREE)
     assert policy.name == "half"
@@ -75,7 +75,7 @@ def test_a_function_is_found_by_its_module_and_read_back_from_a_file(tmp_path):
     assert torch.equal(again.allocate(CSI), policy.allocate(CSI))
 
 
-def test_powers_of_a_wrong_shape_are_one_sentence():
+def test_powers_of_wrong_shape_are_refused_in_one_sentence():
     policy = make_policy(lambda csi, scenario: torch.ones(3), THREE)
     with pytest.raises(InputError, match=r"returned powers of shape \(3,\) .* accepted: \(20, 3\)"):
         policy.allocate(CSI)
@@ -99,7 +99,7 @@ def test_without_channels_a_policy_is_tuned_on_those_of_the_scenario():
     assert torch.equal(one, other)
 
 
-def test_labels_tell_policies_of_one_name_apart():
+def test_policies_of_equal_name_get_different_labels():
     full = FullPower(THREE)
     found = make_policies(["max", full, half, FullPower(THREE)], THREE)
     assert list(found) == ["max", "max:2", "half", "max:3"]
@@ -109,13 +109,13 @@ def test_labels_tell_policies_of_one_name_apart():
 
 def test_a_policy_for_another_number_of_workers_is_refused():
     dual = make_policy("dual", THREE, channels=CSI)
-    with pytest.raises(InputError, match="dual takes exactly 3 workers; there are 4"):
+    with pytest.raises(InputError, match="dual takes exactly 3 workers; the scenario has 4"):
         make_policy(dual, Scenario(workers=4))
 
 
-def test_options_that_a_policy_does_not_take_are_refused():
+def test_unknown_options_are_refused():
     with pytest.raises(
-        InputError, match=r"^kappa: max does not take it; accepted options: none\.$"
+        InputError, match=r"^kappa: max does not accept this option; accepted options: none\.$"
     ):
         make_policy("max", THREE, kappa=3.0)
 
@@ -142,7 +142,7 @@ SAVED = [
 
 
 @pytest.mark.parametrize("policy", SAVED, ids=lambda policy: policy.name)
-def test_round_trip(policy, tmp_path):
+def test_saved_policy_allocates_equal_powers(policy, tmp_path):
     csi = torch.rand(50, 3, 3, generator=torch.Generator().manual_seed(0)) * 1e4 + 1
     assert save_policy(policy, tmp_path / "run") == tmp_path / "run" / "policy.safetensors"
     loaded = load_policy(tmp_path / "run")
@@ -152,7 +152,7 @@ def test_round_trip(policy, tmp_path):
 
 
 @pytest.mark.parametrize("name", SCHEDULED)
-def test_round_trip_of_policies_that_schedule(name: str, tmp_path: Path):
+def test_saved_schedule_policy_decides_equally(name: str, tmp_path: Path):
     policy = make_policy(name, SCENARIO, **({} if name == "ideal" else {"kappa": 3.0}))
     loaded = load_policy(save_policy(policy, tmp_path))
     assert type(loaded) is type(policy)
@@ -160,7 +160,7 @@ def test_round_trip_of_policies_that_schedule(name: str, tmp_path: Path):
     assert loaded.tensors() == policy.tensors()
 
 
-def test_every_policy_that_can_be_loaded_is_tested_here():
+def test_every_loadable_policy_is_covered():
     assert {policy.name for policy in SAVED} | set(SCHEDULED) == set(POLICIES.names())
 
 
@@ -176,7 +176,7 @@ def write(path: Path, policy: str, tensors: dict[str, torch.Tensor], **header: o
             "dqn",
             {},
             {},
-            r"holds 'dqn', whose code is not here; accepted after importing its module",
+            r"refers to 'dqn', whose code is not imported; accepted after importing its module",
         ),
         ("pdg", {}, {}, r"does not fit a pdg: .*Missing key"),
         ("pdg", PerceptronPolicy(SCENARIO).state_dict(), {}, r"does not fit a pdg"),
@@ -185,10 +185,12 @@ def write(path: Path, policy: str, tensors: dict[str, torch.Tensor], **header: o
         ("openloop", {"setting": torch.tensor(1.0)}, {}, r"does not fit a openloop"),
         ("openloop", {}, {}, r"does not fit a openloop"),
         ("max", {}, {"scenario": {"workers": -1}}, r"^workers: .*greater than or equal to 1"),
-        ("max", {}, {"scenario": None}, r"holds no scenario"),
+        ("max", {}, {"scenario": None}, r"contains no scenario"),
     ],
 )
-def test_file_that_holds_no_working_policy_is_refused(tmp_path, policy, tensors, header, sentence):
+def test_file_with_invalid_tensors_or_scenario_is_refused(
+    tmp_path, policy, tensors, header, sentence
+):
     file = tmp_path / "policy.safetensors"
     write(file, policy, tensors, **header)
     with pytest.raises(InputError, match=sentence) as refusal:
@@ -217,7 +219,7 @@ class Share(PowerPolicy):
 
 
 @pytest.mark.parametrize("registered", [True, False])
-def test_a_policy_of_ones_own_is_saved_and_loaded(registered, tmp_path, register):
+def test_user_defined_policy_is_saved_and_loaded(registered, tmp_path, register):
     if registered:
         register(POLICIES, "mine", Share)
     assert POLICIES.name_of(Share) == ("mine" if registered else f"{__name__}:Share")
@@ -244,7 +246,8 @@ def test_a_policy_whose_module_is_not_imported_is_refused_by_name(tmp_path, monk
     assert type(load_policy(file)) is loud
     monkeypatch.delitem(sys.modules, "own_module")
     with pytest.raises(
-        InputError, match=r"holds 'own_module:Loud', whose code is not here; accepted after imp"
+        InputError,
+        match=r"refers to 'own_module:Loud', whose code is not imported; accepted after imp",
     ):
         load_policy(file)
     assert "own_module" not in sys.modules
@@ -266,32 +269,34 @@ def test_a_file_that_names_a_harmful_module_does_not_import_it(place, tmp_path, 
     file = tmp_path / "policy.safetensors"
     scenario = {**SCENARIO.model_dump(mode="json"), **fields[place]}
     write(file, name if place == "policy" else "max", {}, scenario=scenario)
-    with pytest.raises(InputError, match=r"holds 'harmful_code:Thing', whose code is not here"):
+    with pytest.raises(
+        InputError, match=r"refers to 'harmful_code:Thing', whose code is not imported"
+    ):
         load_policy(file)
     assert "harmful_code" not in sys.modules
     assert not mark.exists()
 
 
-def test_a_file_that_names_what_is_no_policy_is_refused(tmp_path):
+def test_file_that_names_another_object_is_refused(tmp_path):
     file = tmp_path / "policy.safetensors"
     write(file, "pathlib:Path", {})
     with pytest.raises(InputError, match=r"^policy: <class .*Path'> is not a policy; accepted: a"):
         load_policy(file)
 
 
-def test_a_scenario_with_measures_of_ones_own_is_saved_with_the_policy(tmp_path):
+def test_user_defined_measures_are_saved_with_the_policy(tmp_path):
     scenario = SCENARIO.replace(constraints="link.own_measures:AveragePower <= 0.001")
     importlib.import_module("link.own_measures")
     assert load_policy(save_policy(FullPower(scenario), tmp_path)).scenario == scenario
 
 
 @pytest.mark.parametrize("kind", [DualPolicy, UnrolledPolicy])
-def test_a_policy_for_a_problem_that_no_scenario_describes_cannot_be_saved(kind, tmp_path):
+def test_policy_for_a_given_problem_cannot_be_saved(kind, tmp_path):
     parts = (UnrolledNetwork.initialised(), POINT) if kind is UnrolledPolicy else (POINT,)
     policy = kind(SCENARIO, *parts, Problem.from_scenario(SCENARIO.replace(objective="rate")))
     with pytest.raises(
         InputError,
-        match=rf"^policy: this {kind.name} is for a problem that its scenario does not describe",
+        match=rf"^policy: this {kind.name} was made for a given problem and cannot be saved",
     ):
         save_policy(policy, tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -358,13 +363,14 @@ def test_the_architecture_is_saved_with_the_weights(tmp_path, transposed, bias):
         assert not torch.equal(another.allocate(csi), policy.allocate(csi))
 
 
-def test_tensors_that_nobody_reads_are_refused(tmp_path: Path):
-    """Older versions kept in the file whether ``rand`` selects; to ignore it would change it."""
+def test_file_with_unexpected_tensors_is_refused(tmp_path: Path):
     file = save_policy(RandomPower(SCENARIO), tmp_path)
     content = read_tensors(file, "policy")
     tensors = {**content.tensors, "selection": torch.tensor(False)}
     write_tensors(file, "policy", TensorFile(tensors, content.header))
-    with pytest.raises(InputError, match=r"does not fit a rand: .* \(selection\)"):
+    with pytest.raises(
+        InputError, match=r"does not fit a rand: the tensors selection are missing or"
+    ):
         load_policy(file)
 
 
@@ -386,26 +392,26 @@ HERE = Scenario()
         ("csi_noise", 1.0),
     ],
 )
-def test_every_field_that_differs_is_named(field: str, value: object):
+def test_made_for_lists_every_differing_field(field: str, value: object):
     differences = made_for(FullPower(HERE.replace(**{field: value})), HERE)
     dumped = HERE.replace(**{field: value}).model_dump(mode="json")[field]
     assert differences == {field: (dumped, HERE.model_dump(mode="json")[field])}
 
 
-def test_the_same_values_written_per_worker_are_no_difference():
+def test_equal_values_listed_per_worker_are_not_a_difference():
     weights = tuple(HERE.worker_weights.tolist())
     same = HERE.replace(rate_min=(0.7,) * 8, pmax_dbw=(-20.0,) * 8, weights=weights)
     assert made_for(FullPower(same), HERE) == {}
 
 
-def test_that_pdx_aims_above_the_thresholds_is_no_difference():
+def test_margin_of_pdx_is_not_a_difference():
     policy = shipped_pdx()
     assert (policy.point.thresholds > policy.problem.thresholds).all()
     assert made_for(policy, HERE) == {}
     assert set(made_for(policy, HERE.replace(rate_min=0.8))) == {"rate_min"}
 
 
-def test_the_sentence_gives_both_values_and_says_what_becomes_of_the_powers():
+def test_sentence_states_both_values_and_the_limit_of_powers():
     sentence = made_for_sentence("pdg", {"pmax_dbw": (0.0, -20.0), "rate_min": ([0.5, 0.7], 0.7)})
     assert sentence == (
         "pdg was made for another scenario: Pmax 30 dBm (here 10 dBm), rate_min 0.5 to 0.7 (here "
@@ -414,7 +420,7 @@ def test_the_sentence_gives_both_values_and_says_what_becomes_of_the_powers():
 
 
 @pytest.mark.parametrize("make", [make_policy, lambda what, given: make_policies([what], given)])
-def test_what_is_not_a_scenario_is_refused(make):
+def test_scenario_of_wrong_type_is_refused(make):
     with pytest.raises(InputError, match=r"^scenario: int is not accepted; accepted: a feduplink"):
         make("max", 3)
 

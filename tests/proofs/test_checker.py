@@ -27,18 +27,18 @@ _MOST_BOXES = 1000
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_true_proofs_of_a_plain_search_hold(seed: int):
+def test_proofs_of_a_plain_search_hold(seed: int):
     assert find_error(plain_proof(seed, workers=2 + seed % 3)) is None
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_true_proofs_of_the_search_hold(seed: int):
+def test_proofs_of_the_search_hold(seed: int):
     assert find_error(searched_proof(seed)) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
-def test_two_hundred_true_proofs_hold(seed: int):
+def test_two_hundred_proofs_hold(seed: int):
     assert find_error(plain_proof(1000 + seed, workers=2 + seed % 4, depth=7)) is None
     proof = searched_proof(1000 + seed, gap=1e-3)
     assert find_error(proof) is None
@@ -139,7 +139,7 @@ def test_an_incomplete_tree_is_refused():
     node[np.flatnonzero(tree.split)[-1]] = Node.MONOTONE
     for broken in (shorter, replace(tree, node=node)):
         failure = find_error(replace(proof, tree=broken))
-        assert failure == "the boxes are no complete tree: their halves are not all there"
+        assert failure == "incomplete branching tree: child boxes are missing"
 
 
 def test_a_box_falsely_marked_empty_is_refused():
@@ -149,14 +149,14 @@ def test_a_box_falsely_marked_empty_is_refused():
     node[leaf] = Node.EMPTY
     failure = find_error(replace(proof, tree=replace(proof.tree, node=node)))
     assert failure is not None
-    assert failure.endswith(f"box {leaf}: said to be empty, but is not")
+    assert failure.endswith(f"box {leaf}: claimed to be empty, but is not")
 
 
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ({"objective": 1e3}, "the objective is said to be 1000"),
-        ({"upper_bound": -1e3}, "the bound is said to be -1000"),
+        ({"objective": 1e3}, "objective 1000 claimed, "),
+        ({"upper_bound": -1e3}, "upper bound -1000 claimed, "),
     ],
 )
 def test_statements_that_do_not_follow_are_refused(statement: dict[str, float], words: str):
@@ -173,10 +173,10 @@ def test_violated_constraints_are_refused():
     strict = replace(problem, limits=np.where(problem.active, problem.limits * 1.2, 0.0))
     failure = find_error(replace(proof, problem=strict))
     assert failure is not None
-    assert failure.startswith("constraints are said to be missed by 0 of their limits at most")
+    assert failure.startswith("violation of the constraints by at most 0 of their limits claimed")
 
 
-def test_processes_agree():
+def test_several_processes_find_the_same_error():
     """Channels in several processes, with the same first error."""
     proof = plain_proof(5, channels=6)
     upper = proof.upper.copy()

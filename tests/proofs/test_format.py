@@ -76,7 +76,7 @@ def _elsewhere(file: h5py.File) -> None:
         (_set("policy/power", np.zeros((2, 2))), "has policy/power of float64 (2, 2)"),
         (_set("policy/power", np.zeros((3, 4), complex)), "has policy/power of complex128"),
         (_set("tree/node", np.zeros((2, 2), np.int8)), "has tree/node of shape (2, 2)"),
-        (_entry("bounds/upper", np.nan), "has a number in bounds/upper that is not accepted"),
+        (_entry("bounds/upper", np.nan), "has a number in bounds/upper that is out of range"),
         (_entry("policy/power", np.inf), "has a number in policy/power"),
         (_entry("bounds/floor", 0), "has a number in bounds/floor"),
         (_entry("problem/pmax_w", -1), "has a number in problem/pmax_w"),
@@ -84,13 +84,13 @@ def _elsewhere(file: h5py.File) -> None:
         (_entry("tree/node", 17), "has a number in tree/node that is out of range"),
         (_entry("tangents/sinr_slope", -1.0), "has a negative number in tangents/sinr_slope"),
         (_entry("channels/csi", 17.0), "the checksum of its channels does not match"),
-        (_set("statement.objective", np.nan), "states no objective"),
-        (_set("statement.upper_bound", np.inf), "states no bound"),
-        (_set("statement.violation", -1.0), "states no violation"),
+        (_set("statement.objective", np.nan), "has objective nan; accepted"),
+        (_set("statement.upper_bound", np.inf), "has upper_bound inf; accepted"),
+        (_set("statement.violation", -1.0), "has violation -1.0; accepted"),
         (_set("problem.objective", np.bytes_("goodput")), "names 'goodput'; accepted: psr, rate,"),
-        (_set("problem.constraints", np.bytes_("rate")), "names 1 constraints of"),
+        (_set("problem.constraints", np.bytes_("rate")), "names 1 constraints for"),
         (_set("problem.waterfall", 0.0), "has waterfall 0; accepted"),
-        (_elsewhere, "has a link in the place of policy/power"),
+        (_elsewhere, "has a link instead of policy/power"),
     ],
 )
 def test_an_invalid_proof_is_refused(path: Path, change: Callable[[h5py.File], None], words: str):
@@ -112,10 +112,10 @@ def test_other_files_are_refused(tmp_path: Path):
         read_proof(tmp_path / "nowhere.h5")
 
 
-def test_a_proof_belongs_to_its_recording(proof: Proof, path: Path):
+def test_other_channels_than_those_of_the_proof_are_refused(proof: Proof, path: Path):
     check_recording(read_proof(path), proof.csi, "recorded.h5")
     other = proof.csi.copy()
     other[1, 0, 1] *= np.float32(1.0000002)
     for csi in (other, proof.csi[1:]):
-        with pytest.raises(InputError, match=r"about other channels than those of recorded\.h5"):
+        with pytest.raises(InputError, match=r"recorded\.h5 contains other channels than the"):
             check_recording(read_proof(path), csi, "recorded.h5")

@@ -15,13 +15,13 @@ from feduplink.proofs import arithmetic as balls
 from feduplink.proofs.format import ProvedMeasure
 from feduplink.proofs.leaf_bounds import (
     LeafBounds,
-    WorkerWorth,
-    highest_draw,
-    highest_over_line,
+    WorkerValue,
+    floor_slack,
+    max_above_line,
+    max_draw_terms,
     peak_power,
     peak_sinr,
-    under_the_floor,
-    worker_worths,
+    worker_values,
 )
 from feduplink.proofs.regions import Gains, Regions
 
@@ -32,7 +32,7 @@ _COUNT = 60
 
 
 def _random_regions(proof: Proof, rng: np.random.Generator) -> tuple[Regions, Gains]:
-    """Boxes of powers of all widths; some workers are silent and some may rest."""
+    """Boxes of powers of all widths; some workers are silent, some may be."""
     rows = rng.integers(len(proof.csi), size=_COUNT)
     gains = Gains.from_csi(proof.csi.astype(float)).take(rows)
     roots = Regions.roots(gains, proof.problem.pmax_w, proof.floor)
@@ -63,26 +63,26 @@ def test_values_in_a_region_are_at_most_its_bounds(seed: int):
     proof = plain_proof(seed, depth=0)
     regions, gains = _random_regions(proof, rng)
     with balls.precision():
-        worths = worker_worths(proof)
-        bounds = LeafBounds(worths, under_the_floor(worths, proof.floor))
+        values = worker_values(proof)
+        bounds = LeafBounds(values, floor_slack(values, proof.floor))
         monotone = list(bounds.monotone(regions, gains))
         shape = regions.power_low.shape
         at = regions.power_low * 10 ** rng.uniform(0, 1, shape)
-        slope = rng.uniform(0, 1, shape) * sum(map(float, (w.success for w in worths)))
+        slope = rng.uniform(0, 1, shape) * sum(map(float, (w.success for w in values)))
         tangent = list(bounds.tangent(regions, gains, at, slope, rng.random(shape) < 0.5))
     for row in np.flatnonzero(~regions.empty):
-        values = [
+        sampled = [
             lagrangian(proof, proof.csi[regions.channel[row]], _powers_in(regions, row, rng))
             for _ in range(60)
         ]
-        most = max(values)
+        most = max(sampled)
         assert most <= float(monotone[row].upper()) + 1e-9
         assert most <= float(tangent[row].upper()) + 1e-9
 
 
 @pytest.mark.parametrize("objective", ProvedMeasure)
 def test_the_monotone_bound_of_a_single_worker_is_its_maximum(objective: ProvedMeasure):
-    """One worker that surely transmits, against the best power of a fine grid."""
+    """One worker that must transmit, against the best power of a fine grid."""
     proof = plain_proof(1, workers=1, channels=3, depth=0)
     problem = replace(
         proof.problem,
@@ -98,8 +98,8 @@ def test_the_monotone_bound_of_a_single_worker_is_its_maximum(objective: ProvedM
         gains, proof.floor
     )
     with balls.precision():
-        worths = worker_worths(proof)
-        bounds = LeafBounds(worths, under_the_floor(worths, proof.floor))
+        values = worker_values(proof)
+        bounds = LeafBounds(values, floor_slack(values, proof.floor))
         found = [float(bound) for bound in bounds.monotone(regions, gains)]
     for csi, bound in zip(proof.csi, found, strict=True):
         grid = problem.pmax_w * np.geomspace(1e-4, 1, 5_000)[:, None]
@@ -111,8 +111,8 @@ def test_the_monotone_bound_of_a_single_worker_is_its_maximum(objective: ProvedM
 _GRID = np.linspace(0, 1, 4001)
 
 
-def _worth(success: float, waterfall: float) -> WorkerWorth:
-    return WorkerWorth(*(arb(value) for value in (success, 0.0, 0.0, 0.0, waterfall, 0.01, 1.3)))
+def _worker_value(success: float, waterfall: float) -> WorkerValue:
+    return WorkerValue(*(arb(value) for value in (success, 0.0, 0.0, 0.0, waterfall, 0.01, 1.3)))
 
 
 @given(
@@ -133,8 +133,8 @@ def test_the_maximum_of_a_value_over_a_line_is_tight(
     if guess != "found":
         peak = float("nan") if guess == "none" else (low * high) ** 0.5
     with balls.precision():
-        worth = _worth(success, m)
-        found = highest_over_line(worth, arb(per_rate), arb(slope), arb(low), arb(high), peak)
+        worker_value = _worker_value(success, m)
+        found = max_above_line(worker_value, arb(per_rate), arb(slope), arb(low), arb(high), peak)
     s = np.log(low) + (np.log(high) - np.log(low)) * _GRID
     values = success * np.exp(-m * np.exp(-s)) + per_rate * np.log1p(np.exp(s)) - slope * s
     best = values.max()
@@ -161,8 +161,8 @@ def test_the_maximum_of_the_terms_in_power_is_tight(
     )
     turn = min(float(guess[0]), high) if good else high
     with balls.precision():
-        found = highest_draw(
-            _worth(1.0, 0.02), *(arb(v) for v in (gradient, scaled, 0.02, low, high, turn))
+        found = max_draw_terms(
+            _worker_value(1.0, 0.02), *(arb(v) for v in (gradient, scaled, 0.02, low, high, turn))
         )
     t = np.log(low) + (np.log(high) - np.log(low)) * _GRID
     best = (gradient * (t - np.log(0.02)) + scaled / (1.3 * np.exp(t) + 0.01)).max()

@@ -12,7 +12,7 @@ import pytest
 
 from chromium import DESKTOP, PHONE, opened_page, serious_findings
 from experiments.tiny import TINY
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.experiments import EXPERIMENTS
 from feduplink.experiments.context import ExperimentContext
 from feduplink.experiments.reproduction import run_experiments

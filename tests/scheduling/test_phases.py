@@ -65,7 +65,7 @@ def test_ascent_converges_to_a_local_maximum(kappa: float):
     assert (slope[full] >= -1e-9).all()
 
 
-def test_arrays_and_tensors_ascend_alike():
+def test_arrays_and_tensors_give_the_same_ascent():
     batch = batch_of(6, 1, 3)
     prices = torch.rand(1, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     power = torch.diag(batch.pmax_w)[None]

@@ -234,7 +234,9 @@ def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_token")
 def test_an_address_that_other_machines_reach_needs_a_token():
-    with pytest.raises(InputError, match="can be reached from other machines: it needs a token"):
+    with pytest.raises(
+        InputError, match="can be reached from other machines; accepted with a token"
+    ):
         serve(host="0.0.0.0", port=0)
 
 
@@ -270,7 +272,7 @@ def test_addresses_that_are_not_available_are_refused():
 
 @pytest.mark.usefixtures("no_token")
 def test_an_onnx_file_accepts_no_other_scenario(policy_file: Path):
-    with pytest.raises(InputError, match="scenario must be left out with an ONNX file"):
+    with pytest.raises(InputError, match="scenario must not be given with an ONNX file"):
         serve(Scenario(), str(policy_file), port=0)
 
 

@@ -117,7 +117,7 @@ def test_files_that_are_not_regular_or_too_large_are_refused(tmp_path):
     with pytest.raises(InputError, match="not a regular file"):
         read_limited(tmp_path / "pipe", "scenario", 10)
     (tmp_path / "large").write_bytes(bytes(11))
-    with pytest.raises(InputError, match="has 11 bytes; accepted: no more than 10"):
+    with pytest.raises(InputError, match="has 11 bytes; accepted: at most 10"):
         read_limited(tmp_path / "large", "scenario", 10)
     with pytest.raises(InputError, match="does not exist"):
         read_limited(tmp_path / "nothing", "scenario", 10)

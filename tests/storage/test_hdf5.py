@@ -63,9 +63,9 @@ def group(file: h5py.File) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (soft, "has a link in the place of"),
-        (dangling, "has a link in the place of"),
-        (linked_group, "has a link in the place of"),
+        (soft, "has a link instead of"),
+        (dangling, "has a link instead of"),
+        (linked_group, "has a link instead of"),
         (external, "in another file"),
         (virtual, "in another file"),
         (no_shape, "has no dataset"),

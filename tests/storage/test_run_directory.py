@@ -13,7 +13,7 @@ import torch
 
 from conftest import MakeRun
 from feduplink import InputError, __version__
-from feduplink.cli import main
+from feduplink.cli.command_line import main
 from feduplink.storage.run_directory import (
     Claim,
     command,
@@ -172,7 +172,7 @@ def test_a_directory_with_results_of_another_command_is_not_reserved(tmp_path: P
     with reserved(tmp_path, "train"):
         pass
     with (
-        pytest.raises(InputError, match="holds a run of another command"),
+        pytest.raises(InputError, match="contains a run of another command"),
         reserved(tmp_path, "evaluate"),
     ):
         pass

@@ -78,7 +78,7 @@ def test_truncated_files_are_refused(file):
 
 
 def test_another_kind_is_refused(file):
-    with pytest.raises(InputError, match=r"holds a policy; accepted: a training checkpoint"):
+    with pytest.raises(InputError, match=r"contains a policy; accepted: a training checkpoint"):
         read_tensors(file, "training checkpoint")
 
 

@@ -9,7 +9,7 @@ from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.training import AnyScenario, OneScenario, TunedProblems
 
 
-def test_a_scenario_of_its_own_keeps_its_fields_and_varies_the_prices():
+def test_one_scenario_has_constant_cell_and_random_prices():
     scenario = Scenario(workers=5, pmax_dbw=-30, interference=2, weights="uniform")
     batch, prices = OneScenario(scenario).draw(50, torch.Generator().manual_seed(0))
     assert batch.direct.shape == (50, 5)
@@ -20,7 +20,7 @@ def test_a_scenario_of_its_own_keeps_its_fields_and_varies_the_prices():
     assert len(prices.rate.unique()) > 50
 
 
-def test_batches_of_recorded_channels_are_drawn_with_replacement():
+def test_recorded_channels_are_sampled_with_replacement():
     """The direct gains of a channel tell which one it is."""
     scenario = Scenario(workers=2)
     recorded = torch.ones(3, 2, 2) * torch.tensor([10.0, 20.0, 30.0])[:, None, None]
@@ -31,7 +31,7 @@ def test_batches_of_recorded_channels_are_drawn_with_replacement():
     assert min(counts) > 75
 
 
-def test_everything_varies_size_power_and_weights():
+def test_any_scenario_varies_size_power_and_weights():
     curriculum, generator = AnyScenario(), torch.Generator().manual_seed(0)
     batches = [curriculum.draw(4, generator) for _ in range(100)]
     assert {batch.direct.shape[1] for batch, _ in batches} == set(curriculum.workers)
@@ -56,7 +56,7 @@ def scaled(curriculum: TunedProblems) -> list[Tensor]:
     return [problems.scaled for problems in curriculum.cells.values()]
 
 
-def test_a_constraint_that_is_missed_gets_a_multiplier_and_one_that_is_exceeded_none():
+def test_violated_constraints_get_multipliers_and_slack_ones_none():
     """Alone on the air at a billionth of Pmax every threshold is missed; silence misses none."""
     for level, paid in ((1e-9, 0.3), (0.0, 0.0)):
         curriculum = TunedProblems(AnyScenario(workers=(1,)))
@@ -67,7 +67,7 @@ def test_a_constraint_that_is_missed_gets_a_multiplier_and_one_that_is_exceeded_
         torch.testing.assert_close(found, torch.full_like(found, paid), rtol=1e-3, atol=0)
 
 
-def test_thresholds_are_at_most_what_workers_reach_alone():
+def test_thresholds_do_not_exceed_the_interference_free_means():
     curriculum = TunedProblems(AnyScenario(workers=(4,)), seed=3)
     batch, _ = drawn(curriculum)
     (thresholds,) = (problems.thresholds for problems in curriculum.cells.values())

@@ -37,19 +37,19 @@ def epoch(number: int, objective: float, violation: float) -> Epoch:
         ([(0.7, 0.1), (0.9, 0.0), (0.9, 0.0)], 1),
     ],
 )
-def test_best_epoch(history, best):
+def test_best_epoch_is_feasible_with_the_highest_objective(history, best):
     epochs = [epoch(n, *figures) for n, figures in enumerate(history)]
     assert best_epoch(epochs).number == best
 
 
 @pytest.mark.parametrize("record", [epoch(3, 0.9, 0.0), NetworkEpoch(2, 300, {"cost": 0.1})])
-def test_a_record_is_stored_and_read_back(record):
+def test_epoch_record_is_saved_and_restored(record):
     stored = pack(History([record]))
     header = json.loads(json.dumps(stored.header))
     assert unpack(TensorFile({}, header), [type(record)]) == [record]
 
 
-def test_an_epoch_has_the_figures_of_its_judgement():
+def test_epoch_has_the_values_of_its_judgement():
     """Two workers that hear nothing of each other; the second is silent."""
     scenario = Scenario(
         workers=2, rate_min=0.5, ee_min=0, constraints="link.own_measures:AveragePower <= 0.004"
@@ -81,7 +81,7 @@ def test_a_data_frame_has_a_row_per_epoch():
     assert steps.to_dict("records") == [{"steps": 100, "Lagrangian": 0.5}]
 
 
-def test_a_missing_pandas_is_one_sentence_with_the_install_line(monkeypatch):
+def test_missing_pandas_is_refused_with_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match="pandas is not installed; accepted after pip install"):
         History([epoch(0, 0.5, 0.1)]).to_dataframe()

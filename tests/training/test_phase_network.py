@@ -36,7 +36,7 @@ def test_training_lowers_the_cost():
     assert costs[1] < costs[0]
 
 
-def test_interrupted_and_resumed_is_the_same_as_undisturbed(tmp_path):
+def test_interrupted_and_resumed_run_equals_an_uninterrupted_one(tmp_path):
     checkpoint, curriculum = tmp_path / "checkpoint.safetensors", PhaseCurriculum(workers=(3, 4))
     whole, parts, resumed = (
         Trainer(

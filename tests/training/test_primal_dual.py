@@ -57,7 +57,7 @@ CELL = Scenario(workers=3)
 PAPER = Preset.for_policy(GraphPolicy, "paper")
 
 
-def test_ours_trains_at_the_policys_own_rate():
+def test_preset_ours_has_the_learning_rate_of_the_policy():
     for kind in (PerceptronPolicy, GraphPolicy, OwnPolicy):
         ours, paper = Preset.for_policy(kind), Preset.for_policy(kind, "paper")
         assert ours.settings.learning_rate == kind.learning_rate
@@ -73,7 +73,7 @@ def test_explicit_values_override_those_of_the_preset_and_are_checked():
         Preset.for_policy(PerceptronPolicy, "paper").settings.replace(margin=2)
 
 
-def test_pdg_of_the_paper_is_its_equation():
+def test_published_pdg_follows_the_equation_of_the_paper():
     """Z ← φ(Ĥ Z Θ) from Z = Pmax 1, with Ĥ = D^(−1/2) H D^(−1/2) and D = diag(H 1)."""
     policy = GraphPolicy.initialised(CELL, 0, PAPER.architecture).double()
     assert [tuple(weights.shape) for weights in policy.parameters()] == [
@@ -91,7 +91,7 @@ def test_pdg_of_the_paper_is_its_equation():
         torch.testing.assert_close(power, expected[:, 0])
 
 
-def test_first_update_of_the_paper_by_hand():
+def test_first_update_follows_the_formula_of_the_paper():
     """Raw units, no margin, r and e from the first batch: only y and its multiplier move."""
     policy = GraphPolicy.initialised(CELL, 0, PAPER.architecture)
     csi = draw_csi(CELL, 20, torch.Generator().manual_seed(0))
@@ -116,7 +116,7 @@ def test_first_update_of_the_paper_by_hand():
     torch.testing.assert_close(gain, 1e-4 * CELL.worker_weights.float(), rtol=0, atol=1e-6)
 
 
-def test_a_power_between_the_two_silences_is_sent_only_by_the_paper():
+def test_silence_threshold_of_the_paper_is_lower():
     for name, sent in (("paper", True), ("ours", False)):
         architecture = Preset.for_policy(PerceptronPolicy, name).architecture
         policy = PerceptronPolicy.initialised(CELL, 0, architecture)
@@ -140,7 +140,7 @@ def expectations(objective: list[float], constraints: list[list[float]]) -> Expe
     )
 
 
-def test_expectations_are_means_over_the_batch_and_over_the_rounds_on_the_air():
+def test_expectations_are_means_over_the_batch_and_over_active_rounds():
     power = torch.tensor([[0.01, 0.02], [0.005, 0.0]])
     expected = Expectations.estimate(PAIR_PROBLEM, link.upload(PAIR_CSI, power, PAIR))
     sinr = link.sinr(PAIR_CSI, power)
@@ -158,7 +158,7 @@ def test_expectations_are_means_over_the_batch_and_over_the_rounds_on_the_air():
     )
 
 
-def test_starts_at_what_is_achieved_and_what_is_required():
+def test_state_starts_at_first_estimates_and_thresholds():
     first = expectations([0.6, 0.9], [[9.0, 9.0], [99.0, 99.0]])
     state = PrimalDualState.start(PAIR_PROBLEM, first)
     assert state.achieved.tolist() == [0.6, 0.9]
@@ -167,7 +167,7 @@ def test_starts_at_what_is_achieved_and_what_is_required():
     assert state.constraint_multiplier.tolist() == [[0, 0], [0, 0]]
 
 
-def test_two_updates_by_hand():
+def test_two_updates_follow_the_formula():
     """y += γ(∇g − λy); c = max(c − γ λ, c0); λ = max(λ − γ(E − x), 0), with γ = 0.1."""
     start = PrimalDualState.start(PAIR_PROBLEM, expectations([0.6, 0.9], [[0, 0], [0, 0]]))
 
@@ -189,7 +189,7 @@ def test_two_updates_by_hand():
     assert second.constraint_multiplier.flatten().tolist() == pytest.approx([0.015, 0, 0, 0])
 
 
-def test_required_comes_down_to_the_thresholds_and_no_further():
+def test_required_does_not_fall_below_the_thresholds():
     high = PrimalDualState(
         achieved=torch.zeros(2),
         required=torch.tensor([[0.8, 0.61], [30.0, 40.0]]),
@@ -200,7 +200,7 @@ def test_required_comes_down_to_the_thresholds_and_no_further():
     assert after.required.flatten().tolist() == pytest.approx([0.7, 0.6, 30.0, 40.0])
 
 
-def test_utility_drives_what_counts_as_achieved():
+def test_achieved_follows_the_gradient_of_the_utility():
     expected = expectations([0.5, 0.2], [[1, 1], [50, 50]])
     for utility, gradient in ((WeightedSum, [0.75, 0.25]), (ProportionalFairness, [1.5, 1.25])):
         problem = Problem(
@@ -212,7 +212,7 @@ def test_utility_drives_what_counts_as_achieved():
         )
 
 
-def test_lagrangian_by_hand_without_silent_workers():
+def test_lagrangian_ignores_silent_workers():
     state = PrimalDualState(
         achieved=torch.zeros(2),
         required=torch.zeros(2, 2),
@@ -234,7 +234,7 @@ def test_gradient_is_finite_when_a_worker_is_silent_throughout_the_batch():
     assert (power.grad[:, 0] != 0).all()
 
 
-def test_an_upper_limit_over_all_rounds_by_hand():
+def test_upper_limit_over_all_rounds_follows_the_formula():
     """E[p] of 7.5 and 10 mW against 5 and 12 mW: the first worker pays, by γ (7.5 − 5) mW."""
     limit = torch.tensor([0.005, 0.012], dtype=torch.float64)
     problem = Problem(
@@ -276,7 +276,7 @@ def step(csi: Tensor, subset: Tensor, state: PrimalDualState | None) -> PrimalDu
     return primal_dual_step(policy, optimizer, problem, csi, state, FAST, subset=subset)
 
 
-def test_a_subset_of_all_workers_is_training_on_the_whole_cell(five):
+def test_subset_of_all_workers_equals_the_whole_cell(five):
     whole, subset, smaller = (subset_trainer(five, size) for size in (None, 5, 3))
     for trainer in (whole, subset, smaller):
         trainer.run()
@@ -286,7 +286,7 @@ def test_a_subset_of_all_workers_is_training_on_the_whole_cell(five):
     assert smaller.best.objective != pytest.approx(whole.best.objective)
 
 
-def test_the_subset_hears_only_itself(five):
+def test_subset_has_no_interference_from_others(five):
     """SINRs are those of the principal submatrix of H."""
     policy = GraphPolicy.initialised(FIVE)
     subset = torch.tensor([0, 2, 3])
@@ -298,7 +298,7 @@ def test_the_subset_hears_only_itself(five):
     )
 
 
-def test_only_the_subsets_variables_move(five):
+def test_only_variables_of_the_subset_are_updated(five):
     """Multipliers above 0 and no expectation at its target: every variable of a worker moves."""
     before = PrimalDualState(
         achieved=torch.full((5,), 2.0),
@@ -313,7 +313,7 @@ def test_only_the_subsets_variables_move(five):
         assert not moved[:, [0, 2, 3]].any(), name
 
 
-def test_steps_are_longer_the_fewer_are_drawn(five):
+def test_step_size_is_inverse_to_the_subset_size(five):
     """y moves by γ (L/K) (∇g(y) − λ_y); here ∇g = ω and λ_y = 0."""
     zero, zeros = torch.zeros(5), torch.zeros(2, 5)
     for subset in ([0, 1], [0, 1, 2], [0, 1, 2, 3, 4]):
@@ -350,7 +350,7 @@ def test_every_worker_is_drawn_equally_often():
     assert ((subsets.flatten().bincount(minlength=5) - 800).abs() < 100).all()
 
 
-def test_resumed_run_draws_the_subsets_it_would_have_drawn(five, tmp_path):
+def test_resumed_run_draws_the_same_subsets(five, tmp_path):
     whole, stopped, resumed = (subset_trainer(five, 2, seed) for seed in (0, 0, 9))
     with pytest.raises(Stop):
         stopped.run([StopAt(2, "epochs")])
@@ -368,7 +368,7 @@ def test_resumed_run_draws_the_subsets_it_would_have_drawn(five, tmp_path):
         (GraphPolicy(FIVE), 6, r"^subset_workers: 6 of 5 workers; accepted: none, or 1 to 5"),
     ],
 )
-def test_subsets_that_make_no_sense_are_refused(five, policy, size, sentence):
+def test_invalid_subset_sizes_are_refused(five, policy, size, sentence):
     with pytest.raises(InputError, match=sentence):
         PrimalDualLearning(policy, five, FAST.replace(subset_workers=size))
 
@@ -432,14 +432,14 @@ def trainer(problem: Problem) -> Trainer:
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_a_run_is_not_resumed_under_another_problem(other: Problem, tmp_path: Path):
+def test_run_is_not_resumed_with_another_problem(other: Problem, tmp_path: Path):
     trainer(CELL_PROBLEM).save(tmp_path / "checkpoint.safetensors")
     with pytest.raises(InputError, match=r"made with another problem \((objective|utility|constr)"):
         trainer(other).resume(tmp_path / "checkpoint.safetensors")
 
 
 @pytest.mark.parametrize("one", [CELL_PROBLEM, *OTHERS.values()], ids=["scenario", *OTHERS])
-def test_a_run_is_resumed_under_the_same_problem_built_again(one: Problem, tmp_path: Path):
+def test_run_is_resumed_with_an_equal_problem(one: Problem, tmp_path: Path):
     saved, resumed = trainer(one), trainer(copy.deepcopy(one))
     saved.run()
     saved.save(tmp_path / "checkpoint.safetensors")
@@ -473,7 +473,7 @@ def learning(data: Channels, **changes) -> PrimalDualLearning:
     return PrimalDualLearning(channels=data, **given)
 
 
-def test_fresh_channels_are_refused_where_none_can_be_drawn(data):
+def test_fresh_channels_are_refused_for_recorded_channels(data):
     recorded = split_channels(data.training, data.validation)
     with pytest.raises(InputError, match=r"^fresh_channels: the channels are recorded"):
         learning(recorded, settings=TINY.replace(fresh_channels=True))
@@ -483,11 +483,11 @@ def test_fresh_channels_are_refused_where_none_can_be_drawn(data):
     ("csi", "sentence"),
     [
         (torch.full((20, 3, 3), torch.nan), "csi: holds NaN"),
-        (torch.zeros(20, 3, 3), "csi: holds a negative or zero gain"),
+        (torch.zeros(20, 3, 3), "csi: contains a negative or zero gain"),
         (torch.ones(20, 4, 4), "csi: 4 workers; accepted here: exactly 3"),
     ],
 )
-def test_bad_channels_are_refused_before_training(data, csi, sentence):
+def test_invalid_channels_are_refused_before_training(data, csi, sentence):
     with pytest.raises(InputError, match=f"^{sentence}"):
         learning(split_channels(csi, csi))
 
@@ -524,7 +524,7 @@ def test_the_policy_ends_with_the_weights_of_the_best_epoch(data):
     assert verdict.violation == best.violation
 
 
-def test_a_policy_for_noisy_channels_learns_from_noisy_channels(data):
+def test_training_uses_the_csi_noise_of_the_scenario(data):
     """The validation has noise of the same variance as an evaluation, and a stream of its own."""
     noisy = CELL.replace(csi_noise=1e5)
     trainer = Trainer(learning(data, policy=GraphPolicy.initialised(noisy)))
@@ -545,7 +545,7 @@ def test_a_policy_for_noisy_channels_learns_from_noisy_channels(data):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("kind", [GraphPolicy, PerceptronPolicy])
 @pytest.mark.parametrize("fresh_channels", [False, True])
-def test_a_policy_trains_on_the_device_it_is_on(data, tmp_path, kind, fresh_channels):
+def test_training_runs_on_the_device_of_the_policy(data, tmp_path, kind, fresh_channels):
     settings = TINY.replace(fresh_channels=fresh_channels)
 
     def trainer(device: str) -> Trainer:
@@ -563,7 +563,7 @@ def test_a_policy_trains_on_the_device_it_is_on(data, tmp_path, kind, fresh_chan
         assert one.objective == pytest.approx(other.objective, rel=1e-3)
 
 
-def test_a_checkpoint_knows_a_policy_by_its_class(data, tmp_path):
+def test_checkpoint_of_another_policy_class_is_refused(data, tmp_path):
     class Mine(GraphPolicy):
         """A policy with the name of the one that it derives from."""
 

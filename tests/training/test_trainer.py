@@ -66,7 +66,7 @@ def same_weights(one: Trainer, other: Trainer) -> bool:
 
 @pytest.mark.parametrize("fresh_channels", [False, True])
 @pytest.mark.parametrize("stop", [1, 4])
-def test_a_resumed_run_equals_one_left_alone(data, tmp_path, fresh_channels, stop):
+def test_resumed_run_equals_an_uninterrupted_one(data, tmp_path, fresh_channels, stop):
     settings = SETTINGS.replace(fresh_channels=fresh_channels)
     whole, stopped = pdg_trainer(data, settings), pdg_trainer(data, settings)
     whole.run()
@@ -121,7 +121,7 @@ def test_a_checkpoint_saved_after_a_run_continues_from_the_last_epoch(data, tmp_
     assert resumed.history == whole.history
 
 
-def test_the_seed_decides_the_batches(data):
+def test_seed_determines_the_batches(data):
     first, again, other = (pdg_trainer(data, seed=seed) for seed in (1, 1, 2))
     for trainer in (first, again, other):
         trainer.run()
@@ -161,7 +161,7 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(data, tmp_path):
     checkpoint.write_bytes(checkpoint.read_bytes()[:-3])
     with pytest.raises(InputError, match=r"^training checkpoint: .* damaged"):
         trainer.resume(checkpoint)
-    with pytest.raises(InputError, match="holds a policy; accepted: a training checkpoint"):
+    with pytest.raises(InputError, match="contains a policy; accepted: a training checkpoint"):
         trainer.resume(save_policy(GraphPolicy(SCENARIO), tmp_path))
 
 
@@ -176,8 +176,8 @@ def test_a_checkpoint_of_another_format_is_refused(data, tmp_path):
         trainer.resume(checkpoint)
 
 
-def test_there_is_no_best_epoch_before_the_first_one(data):
-    with pytest.raises(InputError, match=r"^best: there is no epoch yet; run the trainer first"):
+def test_best_is_refused_before_the_first_epoch(data):
+    with pytest.raises(InputError, match=r"^best: no epoch has been run; run the trainer first"):
         _ = pdg_trainer(data).best
 
 
@@ -225,7 +225,7 @@ class Descent(LearningAlgorithm[NetworkEpoch]):
         self.steps = state["steps"]
 
 
-def test_an_algorithm_of_ones_own_is_resumed_with_its_variables(tmp_path):
+def test_user_defined_algorithm_is_resumed_with_its_state(tmp_path):
     whole, stopped, resumed = (Trainer(Descent(start)) for start in (1.0, 1.0, 7.0))
     whole.run()
     stopped.run([Log(stop_after=2)], tmp_path / "checkpoint.safetensors")
@@ -338,7 +338,7 @@ class DiskFull(Callback):
 
 
 @pytest.mark.parametrize(("at", "saved"), [(2, 2), (3, 2)])
-def test_a_failing_callback_costs_no_checkpoint_and_no_row(data, tmp_path, at, saved):
+def test_failing_callback_does_not_lose_checkpoint_or_log(data, tmp_path, at, saved):
     settings = SETTINGS.replace(checkpoint_every=2)
     whole, failing, resumed = (pdg_trainer(data, settings) for _ in range(3))
     whole.run()
@@ -402,7 +402,7 @@ def test_a_trainer_is_made_from_a_name_and_options():
     assert same_weights(by_hand, trainer)
 
 
-def test_a_class_of_ones_own_is_trained_by_primal_dual_learning():
+def test_user_defined_policy_is_trained_by_primal_dual_learning():
     class Own(GraphPolicy):
         name = "own"
 
@@ -435,7 +435,7 @@ def test_learned_schedules_are_trained_to_a_policy():
         (
             FullPower,
             {},
-            "^policy: max has nothing to train; accepted: pdm, pdg, pdx, learned-schedule, or a",
+            "^policy: max cannot be trained; accepted: pdm, pdg, pdx, learned-schedule, or a",
         ),
         ("mox", {}, "^policy: 'mox' is unknown, did you mean max"),
         (
@@ -451,6 +451,6 @@ def test_learned_schedules_are_trained_to_a_policy():
         (LearnedSchedule, {"everything": True}, "^everything: learned-schedule has no such"),
     ],
 )
-def test_what_cannot_be_trained_or_set_is_refused(kind, options, sentence):
+def test_untrainable_policies_and_unknown_options_are_refused(kind, options, sentence):
     with pytest.raises(InputError, match=sentence):
         make_trainer(kind, SCENARIO, make_channels(SCENARIO, 5), **options)

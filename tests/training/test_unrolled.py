@@ -55,7 +55,7 @@ def small_trainer(
 
 
 @pytest.mark.parametrize("tuned", [False, True])
-def test_interrupted_and_resumed_is_the_same_as_undisturbed(tuned, tmp_path):
+def test_interrupted_and_resumed_run_equals_an_uninterrupted_one(tuned, tmp_path):
     checkpoint = tmp_path / "checkpoint.safetensors"
     whole, parts, resumed = (
         small_trainer(
@@ -92,7 +92,7 @@ def test_a_checkpoint_of_another_training_is_refused(changes, named, tmp_path):
         small_trainer(**changes).resume(tmp_path / "checkpoint.safetensors")
 
 
-def test_the_better_start_of_the_later_iterations_counts_most():
+def test_loss_weights_late_iterations_and_the_better_initial_point_most():
     network = UnrolledNetwork.initialised(0)
     batch, prices = AnyScenario().draw(16, torch.Generator().manual_seed(1))
     loss, reached, power = RecordedLosses(network)(batch, prices)

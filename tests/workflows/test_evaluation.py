@@ -131,7 +131,7 @@ def test_what_is_no_policy_is_refused(default_scenario):
 
 
 def test_what_has_to_be_learned_says_how(default_scenario):
-    with pytest.raises(InputError, match=r"^policies: pdg has to be learned first; .* give DIR"):
+    with pytest.raises(InputError, match=r"^policies: pdg is not trained; .* give DIR"):
         make_policies(["pdg"], default_scenario)
 
 

@@ -60,7 +60,7 @@ def test_a_saved_result_is_read_back(make, tmp_path: Path):
 
 
 def test_a_directory_without_a_result_is_refused(tmp_path: Path):
-    with pytest.raises(InputError, match=r"^result: .* holds no result; accepted"):
+    with pytest.raises(InputError, match=r"^result: .* does not contain a result; accepted"):
         fu.load_result(tmp_path)
 
 
@@ -68,7 +68,7 @@ def test_the_command_line_and_python_give_the_same_metrics(tmp_path: Path, monke
     """Bit for bit, without the provenance."""
     import json
 
-    from feduplink.cli import main
+    from feduplink.cli.command_line import main
 
     monkeypatch.chdir(tmp_path)
     words = ["evaluate", "--policies", "max,openloop,pdx", "--workers", "3", "--optimum"]

@@ -36,7 +36,7 @@ CSI = torch.tensor([[[1e4, 3.0], [2.0, 1e4]]] * 6)
         (lambda: fu.draw_csi(SCENARIO, 3, 0), r"generator: 0 is not a torch.Generator"),
         (
             lambda: fu.link.sinr(torch.ones(2, 2), torch.ones(2, 2, 2)),
-            r"power: shape \(2, 2, 2\) does not fit csi",
+            r"power: shape \(2, 2, 2\) does not match csi",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Where H comes from: channel models, drawn and recorded channels, CSI."""
+"""Channels: propagation models, receivers, drawn and recorded channels, and CSI."""
 
 from feduplink.channels.channel_set import (
     Channels,

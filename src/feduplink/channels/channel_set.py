@@ -1,5 +1,4 @@
-"""Sets of channels: drawn from a scenario's model or recorded, split into training, validation and
-test.
+"""Sets of drawn or recorded channels, split into training, validation and test channels.
 
 >>> from feduplink.scenario import DRAWING_FIELDS, Scenario
 >>> channels = make_channels(Scenario(workers=2), 5)
@@ -40,12 +39,27 @@ def draw_csi(
     *,
     cell: torch.Generator | None = None,
 ) -> Tensor:
-    """H of ``count`` realisations, (count, L, L) float32.
+    """Draw channels of a scenario.
 
-    With ``geometry: redrawn`` they are independent; with ``geometry: kept`` they are the
-    successive rounds of one run, with workers that move and fading that is correlated as the
-    scenario says. Where kept workers start, and behind which obstacles, is drawn from ``cell``, if
-    given: draws from the same cell differ in the fading alone.
+    With ``geometry: redrawn`` the realisations are independent. With ``geometry: kept`` they are
+    successive rounds of one run, with moving workers and correlated fading.
+
+    Args:
+        scenario: the cell and its channel model.
+        count: number of realisations.
+        generator: source of random numbers.
+        cell: source of initial positions and shadowing with ``geometry: kept``, so that draws of
+            the same cell differ in the fading only; None: ``generator``.
+
+    Returns:
+        H, (count, L, L) float32, in 1/W (channel gains divided by the noise power).
+
+    Raises:
+        InputError: if an argument is not accepted, or the channel model returns invalid channels.
+
+    >>> import feduplink as fu
+    >>> fu.draw_csi(fu.Scenario(workers=2), 5, torch.Generator().manual_seed(0)).shape
+    torch.Size([5, 2, 2])
     """
     return draw_channels(scenario, count, generator, cell=cell, keep_antenna=False).csi
 
@@ -58,15 +72,38 @@ def draw_channels(
     cell: torch.Generator | None = None,
     keep_antenna: bool = True,
 ) -> Realisations:
-    """As :func:`draw_csi`, with the antenna coefficients unless they are not to be kept."""
+    """Draw channels of a scenario with their antenna coefficients, see :func:`draw_csi`.
+
+    Args:
+        scenario: the cell and its channel model.
+        count: number of realisations.
+        generator: source of random numbers.
+        cell: source of initial positions and shadowing with ``geometry: kept``; None:
+            ``generator``.
+        keep_antenna: whether to return antenna coefficients, which the model must support.
+
+    Returns:
+        H, (count, L, L) float32, in 1/W; and antenna coefficients, (count, L, K, n_R) complex64,
+        amplitude gains to K base stations with n_R antennas, or None.
+
+    Raises:
+        InputError: if an argument is not accepted, or the channel model has no antenna coefficients
+            or returns invalid channels.
+
+    >>> import feduplink as fu
+    >>> scenario = fu.Scenario(workers=2, antennas=4)
+    >>> drawn = fu.draw_channels(scenario, 5, torch.Generator().manual_seed(0))
+    >>> drawn.csi.shape, drawn.antenna.shape
+    (torch.Size([5, 2, 2]), torch.Size([5, 2, 1, 4]))
+    """
     if count < 1:
-        raise InputError(f"count: {count}; accepted: 1 or more channels.")
+        raise InputError(f"count: {count} was given; accepted: 1 or more channels.")
     if not isinstance(generator, torch.Generator):
         raise InputError(
             f"generator: {generator!r} is not a torch.Generator; make_channels takes a seed."
         )
     model = _model(scenario)
-    # Where nothing is kept there is no cell to share, and a model need not take one.
+    # A model needs to accept ``cell`` only if it supports geometry: kept.
     shared = {"cell": cell} if cell is not None and scenario.geometry == "kept" else {}
     if not keep_antenna:
         drawn = Realisations(model.draw(count, generator, **shared))
@@ -74,26 +111,26 @@ def draw_channels(
         drawn = model.draw_with_antennas(count, generator, **shared)
     else:
         raise InputError(
-            f"channel_model: {scenario.channel_model} draws no antenna coefficients; accepted: the "
-            "CSI alone, or a model with draw_with_antennas."
+            f"channel_model: {scenario.channel_model} has no antenna coefficients; accepted: "
+            "keep_antenna=False, or a model with draw_with_antennas."
         )
     csi, antenna = _checked(drawn, scenario, count)
     return Realisations(scale_interference(csi, scenario.interference), antenna)
 
 
 def _model(scenario: Scenario) -> ChannelModel:
-    """The scenario's channel model, built for it."""
+    """Channel model of the scenario."""
     found = CHANNEL_MODELS.find(scenario.channel_model)
     if not callable(found) or (isinstance(found, type) and not hasattr(found, "draw")):
         raise InputError(
-            f"channel_model: {scenario.channel_model} is no channel model; accepted: a class that "
-            "is built for a scenario and has draw(count, generator)."
+            f"channel_model: {scenario.channel_model} is not a channel model; accepted: a class "
+            "whose constructor takes a scenario, with a method draw(count, generator)."
         )
     return found(scenario)
 
 
 def _checked(drawn: Realisations, scenario: Scenario, count: int) -> tuple[Tensor, Tensor | None]:
-    """H in float32 and the coefficients of a draw, if they are of ``count`` channels."""
+    """Check the shapes and values of a draw; returns H in float32 and antenna coefficients."""
     csi, expected = drawn.csi, (count, scenario.workers, scenario.workers)
     shape = tuple(csi.shape) if isinstance(csi, Tensor) else type(csi).__name__
     try:
@@ -106,15 +143,31 @@ def _checked(drawn: Realisations, scenario: Scenario, count: int) -> tuple[Tenso
 
 
 def draw_training_csi(scenario: Scenario, count: int, *, seed: int = 0, block: int = 0) -> Tensor:
-    """The training channels of :func:`make_channels`, only as many as it takes, (count, L, L).
+    """Draw the training channels of :func:`make_channels` only.
 
-    Other blocks have other channels of the same cell.
+    Args:
+        scenario: the cell and its channel model.
+        count: number of channels.
+        seed: seed of the draw.
+        block: number of the block; different blocks have different channels of the same cell.
+
+    Returns:
+        H, (count, L, L) float32, in 1/W.
     """
     return _draw(scenario, count, seed, "train-channels", block)
 
 
 def resample_csi(csi: Tensor, count: int, *, seed: int = 0) -> Tensor:
-    """``count`` of the channels (N, L, L) drawn with replacement, (count, L, L)."""
+    """Sample channels with replacement.
+
+    Args:
+        csi: H, (N, L, L), in 1/W.
+        count: number of channels to sample.
+        seed: seed of the sampling.
+
+    Returns:
+        H, (count, L, L).
+    """
     generator = torch_generator(seed, "round-channels")
     return csi[torch.randint(len(csi), (count,), generator=generator)]
 
@@ -122,43 +175,54 @@ def resample_csi(csi: Tensor, count: int, *, seed: int = 0) -> Tensor:
 def observe_csi(
     csi: Tensor, scenario: Scenario, *, seed: int, noise: Stream = "csi-noise", run: int = 0
 ) -> Tensor:
-    """The CSI that policies see, (N, L, L): true channels with the noise of the scenario.
+    """CSI as policies observe it: true channels with the noise of the scenario.
 
     Args:
-        csi: true channels H, (N, L, L).
-        scenario: gives the variance of the noise.
-        seed: of the noise.
-        noise: random stream of the noise. Every purpose has its own, so that a policy is not judged
-            with the noise that it was tuned or selected on.
-        run: number of a federated run, or of a block of channels.
+        csi: true channels H, (N, L, L), in 1/W.
+        scenario: its ``csi_noise`` is the variance of the noise.
+        seed: seed of the noise.
+        noise: random stream of the noise; tuning, validation and test use different streams, so
+            that their noise is independent.
+        run: number of the federated run, or of the block of channels.
+
+    Returns:
+        Observed CSI, (N, L, L), in 1/W.
     """
     check_csi(csi, scenario.workers)
     return noisy_csi(csi, scenario.csi_noise, torch_generator(seed, noise, run))
 
 
 def _draw(scenario: Scenario, count: int, seed: int, stream: Stream, block: int = 0) -> Tensor:
+    """Draw H (count, L, L) of the cell of a seed from a random stream."""
     cell = torch_generator(seed, "cell")
     return draw_csi(scenario, count, torch_generator(seed, stream, block), cell=cell)
 
 
 @dataclass(frozen=True, repr=False)
 class Channels:
-    """Channels to train and tune on, to validate on and to test on.
+    """A set of channels with training, validation and test splits, validated on construction.
 
-    The whole set is validated once, when it is made.
+    :func:`feduplink.make_channels` creates a set.
 
     Attributes:
-        csi: H of all channels, (N, L, L), in the order of the recording if there is one.
-        rows: the split of each name in :data:`PARTS`, as indices into ``csi``.
-        origin: where they come from, in words.
-        scenario: the scenario whose model draws them; None for recorded channels.
-        seed: of the draw.
-        assumed_weights: ω, (L,), if the recording has no weights and the paper's draw replaces
-            them.
-        file: the recording, if they are from one.
-        order: how the axes of a recording were read, in words.
-        pmax_w: Pmax of the scenario that recorded channels are for, () or (L,), W; None: 1 W.
+        csi: H of all channels, (N, L, L), in 1/W; in the order of a recording.
+        rows: indices into ``csi`` of the splits ``training``, ``validation`` and ``test``.
+        origin: origin of the channels in words.
+        scenario: scenario whose model draws the channels; None for recorded channels.
+        seed: seed of the draw.
+        assumed_weights: worker weights ω, (L,), if a recording without data sizes uses the paper's
+            weights; otherwise None.
+        file: path of the recording; None for arrays and drawn channels.
+        order: description of the axes of a recording.
+        pmax_w: Pmax of the scenario for which recorded channels are used, () or (L,), W; None: 1 W.
 
+    Raises:
+        InputError: if H is not square, finite and positive.
+
+    >>> import feduplink as fu
+    >>> channels = fu.make_channels(fu.Scenario(workers=2), 5)
+    >>> channels.training.shape, channels.test.shape
+    (torch.Size([5, 2, 2]), torch.Size([5, 2, 2]))
     """
 
     csi: Tensor
@@ -178,9 +242,17 @@ class Channels:
     def from_scenario(
         cls, scenario: Scenario, count: int = CHANNELS_PER_SPLIT, *, seed: int = 0
     ) -> Channels:
-        """Draw ``count`` channels for each split, each split from a random stream of its own.
+        """Draw channels, each split from a separate random stream.
 
-        With ``geometry: kept`` all three are of the same cell.
+        With ``geometry: kept`` all splits belong to the same cell.
+
+        Args:
+            scenario: the cell and its channel model.
+            count: number of channels in each split.
+            seed: seed of the draw.
+
+        Returns:
+            The set of 3 · ``count`` channels.
         """
         streams: tuple[Stream, ...] = ("train-channels", "validation-channels", "test-channels")
         csi = torch.cat([_draw(scenario, count, seed, stream) for stream in streams])
@@ -189,14 +261,23 @@ class Channels:
 
     @classmethod
     def from_csi(cls, csi: Tensor, origin: str = "of an array") -> Channels:
-        """Split recorded channels (N, L, L) in turn.
+        """Assign channels in turn to training, validation and test.
 
-        Channels 0, 3, 6, … are for training, 1, 4, 7, … for validation and 2, 5, 8, … for the
-        test: each split covers the whole recording, in its order. Neighbouring channels of a
-        correlated recording are alike, and so are the splits then.
+        Channels 0, 3, 6, … are training channels, 1, 4, 7, … validation channels and 2, 5, 8, …
+        test channels. If successive channels are correlated, the splits are not independent.
+
+        Args:
+            csi: H, (N, L, L), in 1/W.
+            origin: origin of the channels in words.
+
+        Returns:
+            The set.
+
+        Raises:
+            InputError: if the shape is not accepted, or N < 3.
         """
         if csi.ndim != 3:
-            raise InputError(f"channels: shape {tuple(csi.shape)}; accepted: (N, L, L).")
+            raise InputError(f"channels: shape {tuple(csi.shape)} was given; accepted: (N, L, L).")
         if len(csi) < len(PARTS):
             raise InputError(
                 f"channels: {len(csi)} recorded; accepted: {len(PARTS)} or more, for training, "
@@ -208,39 +289,56 @@ class Channels:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Channels:
-        """Read recorded channels and split them as :meth:`from_csi` does."""
+        """Read recorded channels and split them as :meth:`from_csi`.
+
+        Args:
+            path: file of :func:`feduplink.read_channels`.
+
+        Returns:
+            The set.
+        """
         return cls._from_recording(read_recording(path), f"from {path}", file=str(path))
 
     @classmethod
     def _from_recording(
         cls, recording: Recording, origin: str, *, file: str | None = None, split: bool = True
     ) -> Channels:
+        """Set of recorded channels; without ``split`` all are test channels."""
         make = cls.from_csi if split else cls.for_test
         return replace(make(recording.csi, origin), file=file, order=recording.order)
 
     @classmethod
     def for_test(cls, csi: Tensor, origin: str = "of an array") -> Channels:
-        """Channels (N, L, L) to report on as a whole; there are none to train or tune on."""
+        """Use all channels as test channels.
+
+        Args:
+            csi: H, (N, L, L), in 1/W.
+            origin: origin of the channels in words.
+
+        Returns:
+            The set, with empty training and validation splits.
+        """
         none = torch.arange(0)
         rows = {"training": none, "validation": none, "test": torch.arange(len(csi))}
         return cls(csi, rows, origin)
 
     @cached_property
     def training(self) -> Tensor:
-        """Channels to train and tune on, (N, L, L)."""
+        """Channels for training and tuning, (N, L, L), in 1/W."""
         return self._split("training")
 
     @cached_property
     def validation(self) -> Tensor:
-        """Channels to choose the best epoch on, (N, L, L)."""
+        """Channels for the selection of the best epoch, (N, L, L), in 1/W."""
         return self._split("validation")
 
     @cached_property
     def test(self) -> Tensor:
-        """Channels to report on, (N, L, L)."""
+        """Channels for reported results, (N, L, L), in 1/W."""
         return self._split("test")
 
     def _split(self, part: str) -> Tensor:
+        """Channels of a split; raises :class:`InputError` if it is empty."""
         if len(self.rows[part]) == 0:
             raise InputError(
                 f"channels: {self.origin}, without a {part} split; accepted: "
@@ -249,17 +347,28 @@ class Channels:
         return self.csi[self.rows[part]]
 
     def __repr__(self) -> str:
-        """The number of channels of each split, and where they come from."""
+        """Number of channels in each split, number of workers, and origin."""
         counts = ", ".join(f"{len(self.rows[part])} for {part}" for part in PARTS)
         return f"Channels({counts}, {self.csi.shape[-1]} workers, {self.origin})"
 
     @property
     def recorded(self) -> bool:
-        """Whether no more channels than these can be drawn."""
+        """Whether the channels are recorded, so that no further channels can be drawn."""
         return self.scenario is None
 
     def fresh(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw more channels, of the same cell if it is kept, (count, L, L)."""
+        """Draw further channels; with ``geometry: kept`` of the same cell.
+
+        Args:
+            count: number of channels.
+            generator: source of random numbers.
+
+        Returns:
+            H, (count, L, L) float32, in 1/W.
+
+        Raises:
+            InputError: if the channels are recorded.
+        """
         if self.scenario is None:
             raise InputError(
                 f"fresh channels: those {self.origin} are recorded and no others can be drawn; "
@@ -268,7 +377,11 @@ class Channels:
         return draw_csi(self.scenario, count, generator, cell=torch_generator(self.seed, "cell"))
 
     def summary(self) -> ChannelSummary:
-        """Number of channels and workers, index order, median SNR and SIR at Pmax, dynamic range.
+        """Summarise the channels.
+
+        Returns:
+            Number of channels and workers, order of axes, median SNR and SIR at Pmax in dB, and
+            dynamic range in dB.
 
         >>> from feduplink.scenario import Scenario
         >>> channels = make_channels(Scenario(workers=2), 50)
@@ -279,19 +392,27 @@ class Channels:
 
     @cached_property
     def _summary(self) -> ChannelSummary:
+        """Cached summary."""
         pmax_w = self.scenario.max_power if self.scenario is not None else self.pmax_w
         at_pmax = torch.ones(()) if pmax_w is None else pmax_w
         return summarise(self.csi, at_pmax, self.order)
 
     def headline(self, csi: Tensor) -> str:
-        """The number of channels in ``csi`` (N, L, L), a part of these, and their origin."""
+        """Describe the number and origin of a subset of the channels.
+
+        Args:
+            csi: the subset, (M, L, L).
+
+        Returns:
+            A phrase, such as ``1000 channels, drawn from the scenario``.
+        """
         if not self.recorded:
             return f"{len(csi)} channels, {self.origin}"
         return f"{len(csi)} of the {len(self.csi)} channels {self.origin}"
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of results on these channels has to know."""
+        """Remarks for readers of results: summary, splits and assumed weights of a recording."""
         notes = []
         if self.pmax_w is not None:
             notes.append(str(self.summary()))
@@ -311,7 +432,11 @@ class Channels:
         return notes
 
     def as_metrics(self) -> dict[str, Any]:
-        """The ``channels`` entry of ``metrics.json``."""
+        """Entry ``channels`` of ``metrics.json``.
+
+        Returns:
+            Origin, numbers of channels, summary and assumed weights.
+        """
         entry: dict[str, Any] = {"source": self.origin, "count": len(self.rows["test"])}
         if self.recorded:
             entry["parts"] = {part: len(self.rows[part]) for part in PARTS}
@@ -335,30 +460,37 @@ def make_channels(
     transpose: bool = False,
     channel_axes: str | None = None,
 ) -> Channels:
-    """Channels for a scenario, split into training, validation and test.
+    """Draw or read channels, and split them into training, validation and test channels.
+
+    A warning is issued for gains that are probably in dB, transposed or not divided by the noise
+    power. Recorded channels have no data sizes: with ``weights: data`` the paper's weights are
+    used, as :attr:`Channels.notes` reports.
 
     Args:
-        scenario: the cell and its number of workers L.
-        what: a number of channels per split to draw from the scenario's model; or a file (HDF5,
-            NPZ, NPY, MAT), as ``FILE`` or ``FILE:KEY`` with the name of an array in it; or an
-            array; or :class:`Channels`, which are returned. Arrays, also in files, are gains H
-            (N, L, L), linear; complex coefficients g (N, L, L) after the receive filter, of which
-            H is |g|²; or complex antenna coefficients (N, L, n_R), of which H is that of the
-            matched filter.
-        seed: of the draw.
-        split: whether an array or a file is split in turn; otherwise it is reported on as a whole.
-        noise_power_w: noise power σ², W, by which gains are divided; None: they are relative to
-            the noise already.
-        transpose: exchange the worker axes, for H[transmitter, receiver].
-        channel_axes: order of the axes of an array, where the shape leaves it open: a letter each,
-            n channel, i receive filter, j transmitter, r antenna; for example ``ijn``.
+        scenario: the cell, its channel model and its number of workers L.
+        what: number of channels per split to draw; a file (HDF5, NPZ, NPY, MAT), as ``FILE`` or
+            ``FILE:KEY`` with the name of an array; an array; or :class:`Channels`. Arrays contain
+            gains H (N, L, L), linear; complex coefficients g (N, L, L) after the receive filter,
+            with H = |g|²; or complex antenna coefficients (N, L, n_R), for a matched filter.
+        seed: seed of the draw.
+        split: whether recorded channels are assigned in turn to the splits; if False all are test
+            channels.
+        noise_power_w: noise power σ² by which gains are divided, W; None: gains are already divided
+            by the noise power.
+        transpose: exchange the worker axes of arrays H[transmitter, receiver].
+        channel_axes: order of the axes of an array, such as ``ijn``: n channel, i receive filter, j
+            transmitter, r antenna; None: inferred from the shape.
 
     Returns:
-        The channels. :meth:`Channels.summary` describes them; gains that are probably in dB,
-        transposed or not divided by the noise power are reported by a warning.
+        The set of channels, in 1/W.
 
-    Recorded channels have no data sizes: if the scenario takes its weights from them, the paper's
-    draw is assumed, which :attr:`Channels.notes` says.
+    Raises:
+        InputError: if channels cannot be read, or an argument is not accepted.
+
+    >>> import feduplink as fu
+    >>> channels = fu.make_channels(fu.Scenario(workers=2), torch.ones(9, 2, 2))
+    >>> channels.test.shape, channels.recorded
+    (torch.Size([3, 2, 2]), True)
     """
     reading: dict[str, Any] = {
         "noise_power_w": noise_power_w,
@@ -389,7 +521,7 @@ def make_channels(
 def _recorded(
     what: str | os.PathLike[str] | ArrayLike | Tensor, *, split: bool, **reading: Any
 ) -> Channels:
-    """Channels of a file or an array."""
+    """Set of channels from a file or an array."""
     if isinstance(what, str | os.PathLike):
         recording, origin = read_recording(what, **reading), f"from {what}"
         return Channels._from_recording(recording, origin, file=str(what), split=split)
@@ -406,13 +538,23 @@ def channels_for(
     split: bool = True,
     **reading: Any,
 ) -> tuple[Scenario, Channels]:
-    """The channels of a job, and the scenario as far as it applies to them.
+    """Channels of a workflow, and the scenario that applies to them.
 
-    Drawn from the scenario unless ``channels`` are given. The fields that describe how channels are
-    drawn have no effect on recorded ones, which a warning says. Recorded channels have no data
-    sizes, so that the paper's draw is assumed, unless the job ``has_data_sizes``. A file is split
-    unless ``split`` is false, an array is for the test as a whole; ``reading`` are further options
-    of :func:`make_channels`.
+    A warning is issued for fields of the scenario that have no effect on recorded channels.
+
+    Args:
+        scenario: the cell, its channel model and its number of workers L.
+        channels: file, array or set of channels; None: channels are drawn. All channels of an array
+            are test channels.
+        channels_per_split: number of channels to draw for each split.
+        seed: seed of the draw.
+        has_data_sizes: whether the workflow provides the data sizes of the workers, so that no
+            weights have to be assumed.
+        split: whether channels of a file are assigned in turn to the splits.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of :func:`make_channels`.
+
+    Returns:
+        The scenario, without a factor on the interference for recorded channels, and the channels.
     """
     if channels is None:
         for name in reading:

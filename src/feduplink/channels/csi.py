@@ -1,4 +1,4 @@
-"""Channel-state information: from antenna coefficients to H, and what a policy gets to see."""
+"""Channel-state information (CSI): matched-filter CSI, CSI noise and validation."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor
 
 from feduplink.errors import InputError
 
-#: What an estimate of a gain is floored at so that it stays positive: -30 dB over the noise for
-#: a transmitter of 1 W, lost in the noise at any power a device has.
+#: Minimum of estimated gains, 1/W: an SNR of -30 dB at 1 W, negligible at realistic powers.
 CSI_FLOOR = 1e-3
 
-_LEAST_GAIN, _LARGEST_GAIN = (
+#: Range of gains, 1/W: that of float32.
+_MIN_GAIN, _MAX_GAIN = (
     torch.finfo(torch.float32).smallest_normal,
     torch.finfo(torch.float32).max,
 )
-#: So few gains are looked at in NumPy, in a third of the time that PyTorch takes for the call.
-_FEW_GAINS = 4096
+#: Number of gains up to which NumPy computes minimum and maximum three times as fast as PyTorch.
+_MAX_NUMPY_GAINS = 4096
 
 
 def matched_filter_csi(
@@ -27,18 +27,17 @@ def matched_filter_csi(
 ) -> Tensor:
     """CSI of a matched-filter receiver.
 
-    H_ii = ‖h_i‖²/σ² and H_ij = |h_iᴴ h_j|² / (σ² ‖h_i‖²), where both channels are those to the
-    base station that serves i.
+    H_ii = ‖h_i‖² / σ² and H_ij = |h_iᴴ h_j|² / (σ² ‖h_i‖²), with the channels h to the serving base
+    station of worker i.
 
     Args:
-        fading: unit-power coefficients, (N, L, K, n_R, 2), real and imaginary part last.
-        gain: mean power gain of worker to station, (N, L, K) or (1, L, K), linear.
-        serving: index of each worker's station, (N, L) or (1, L).
-        noise_power_w: σ², W.
+        fading: unit-power fading coefficients, (N, L, K, n_R, 2), real and imaginary part last.
+        gain: mean power gains from workers to base stations, (N, L, K) or (1, L, K), linear.
+        serving: index of the serving base station of every worker, (N, L) or (1, L).
+        noise_power_w: noise power σ², W.
 
     Returns:
-        (N, L, L) in the dtype of ``fading``.
-
+        H, (N, L, L), in 1/W, in the dtype of ``fading``.
     """
     count, workers, stations, antennas, _ = fading.shape
     gain = gain.expand(count, workers, stations) / noise_power_w
@@ -60,7 +59,7 @@ def matched_filter_csi(
 
 
 def _squared_inner_products(left: Tensor, right: Tensor) -> Tensor:
-    """|aᴴ b|² of all pairs, (..., A, n, 2) and (..., B, n, 2) to (..., A, B)."""
+    """|aᴴ b|² of all pairs of vectors, (..., A, n, 2) and (..., B, n, 2) to (..., A, B)."""
     a_re, a_im = left[..., 0], left[..., 1]
     b = torch.cat((right[..., 0], right[..., 1]), dim=-1).mT
     real = torch.cat((a_re, a_im), dim=-1) @ b
@@ -69,7 +68,15 @@ def _squared_inner_products(left: Tensor, right: Tensor) -> Tensor:
 
 
 def scale_interference(csi: Tensor, factor: float) -> Tensor:
-    """Multiply the off-diagonal of H by ``factor``; the direct gains stay."""
+    """Scale the cross gains of H.
+
+    Args:
+        csi: H, (..., L, L), in 1/W.
+        factor: factor on the off-diagonal elements.
+
+    Returns:
+        H, (..., L, L), in 1/W, with unchanged direct gains.
+    """
     if factor == 1:
         return csi
     direct = torch.eye(csi.shape[-1], dtype=torch.bool, device=csi.device)
@@ -77,7 +84,16 @@ def scale_interference(csi: Tensor, factor: float) -> Tensor:
 
 
 def noisy_csi(csi: Tensor, variance: float, generator: torch.Generator) -> Tensor:
-    """H plus white Gaussian noise of the given variance, floored at :data:`CSI_FLOOR`."""
+    """Add white Gaussian noise to H.
+
+    Args:
+        csi: H, (..., L, L), in 1/W.
+        variance: variance of the noise, 1/W².
+        generator: source of random numbers.
+
+    Returns:
+        Noisy CSI, (..., L, L), in 1/W, at least :data:`CSI_FLOOR`.
+    """
     if variance == 0:
         return csi
     noise = torch.randn(csi.shape, generator=generator, dtype=csi.dtype, device=generator.device)
@@ -85,10 +101,17 @@ def noisy_csi(csi: Tensor, variance: float, generator: torch.Generator) -> Tenso
 
 
 def denoised_csi(observed: Tensor, variance: float) -> Tensor:
-    """E[H | observed] for H plus Gaussian noise of known variance, all gains ≥ 0 equally likely.
+    """Posterior mean E[H | observed] of gains in Gaussian noise, for a flat prior on H ≥ 0.
 
-    The mean of a normal distribution cut off at 0: observed + σ φ(z) / Φ(z), z = observed / σ. A
-    gain far above the noise stays as it is; one lost in the noise becomes about as large as it.
+    It is the mean of a normal distribution truncated at 0: observed + σ φ(z) / Φ(z), with
+    z = observed / σ and the density φ and distribution function Φ of the standard normal.
+
+    Args:
+        observed: noisy CSI, (..., L, L), in 1/W.
+        variance: variance σ² of the noise, 1/W².
+
+    Returns:
+        Estimated H, (..., L, L), in 1/W.
     """
     if variance == 0:
         return observed
@@ -100,12 +123,24 @@ def denoised_csi(observed: Tensor, variance: float) -> Tensor:
 
 
 def check_csi(csi: Tensor, workers: int | None = None) -> Tensor:
-    """Return ``csi`` if it is (..., L, L), floating, finite and positive; raise otherwise.
+    """Validate CSI.
 
-    In 16 bits powers would be rounded to above Pmax, and gains to infinity.
+    Args:
+        csi: H, (..., L, L), in 1/W.
+        workers: required number of workers L; None: any.
+
+    Returns:
+        ``csi``.
+
+    Raises:
+        InputError: unless ``csi`` is a square float32 or float64 tensor of finite positive gains.
     """
     if not isinstance(csi, Tensor) or csi.dtype not in (torch.float32, torch.float64):
-        raise InputError("csi: accepted is a tensor of float32 or float64, of shape (..., L, L).")
+        given = csi.dtype if isinstance(csi, Tensor) else type(csi).__name__
+        raise InputError(
+            f"csi: {given} was given; accepted: a tensor of float32 or float64, of shape "
+            "(..., L, L)."
+        )
     if csi.ndim < 2 or csi.shape[-1] != csi.shape[-2] or csi.shape[-1] == 0:
         raise InputError(
             f"csi: shape {tuple(csi.shape)} is not square; accepted: (..., L, L) with L >= 1."
@@ -116,22 +151,23 @@ def check_csi(csi: Tensor, workers: int | None = None) -> Tensor:
         return csi
     low, high = _ends(csi)
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise InputError("csi: holds NaN or infinity; accepted: finite gains above 0.")
+        raise InputError("csi: contains NaN or infinity; accepted: finite gains above 0.")
     if low <= 0:
         raise InputError(
-            "csi: holds a negative or zero gain; accepted: finite gains above 0, linear, not in dB."
+            "csi: contains a negative or zero gain; accepted: finite gains above 0, linear, not in "
+            "dB."
         )
-    if low < _LEAST_GAIN or high > _LARGEST_GAIN:
+    if low < _MIN_GAIN or high > _MAX_GAIN:
         raise InputError(
-            f"csi: gains from {low:.3g} to {high:.3g}; accepted: {_LEAST_GAIN:.3g} to "
-            f"{_LARGEST_GAIN:.3g}, what 32 bits hold."
+            f"csi: gains from {low:.3g} to {high:.3g} were given; accepted: {_MIN_GAIN:.3g} to "
+            f"{_MAX_GAIN:.3g}, the range of float32."
         )
     return csi
 
 
 def _ends(csi: Tensor) -> tuple[float, float]:
-    """The least and the largest gain, NaN if there is one."""
-    if csi.is_cpu and csi.numel() <= _FEW_GAINS:
+    """Smallest and largest gain; NaN if any gain is NaN."""
+    if csi.is_cpu and csi.numel() <= _MAX_NUMPY_GAINS:
         gains = csi.detach().numpy()
         return float(np.minimum.reduce(gains, None)), float(np.maximum.reduce(gains, None))
     low, high = torch.aminmax(csi)
@@ -139,16 +175,27 @@ def _ends(csi: Tensor) -> tuple[float, float]:
 
 
 def check_antenna(antenna: Tensor, csi: Tensor) -> Tensor:
-    """Return ``antenna`` if it may be behind H (N, L, L): (N, L, K, n_R), complex, finite."""
+    """Validate antenna coefficients.
+
+    Args:
+        antenna: complex coefficients, (N, L, K, n_R).
+        csi: H, (N, L, L).
+
+    Returns:
+        ``antenna``.
+
+    Raises:
+        InputError: unless the coefficients are complex, finite and of a shape that matches H.
+    """
     count, workers, _ = csi.shape
     if antenna.ndim != 4 or antenna.shape[:2] != (count, workers) or antenna.numel() == 0:
         raise InputError(
-            f"antenna coefficients: shape {tuple(antenna.shape)}; accepted with H "
-            f"{tuple(csi.shape)}: ({count}, {workers}, K, n_R)."
+            f"antenna coefficients: shape {tuple(antenna.shape)} was given; accepted with H of "
+            f"shape {tuple(csi.shape)}: ({count}, {workers}, K, n_R)."
         )
     if not antenna.is_complex() or not bool(torch.isfinite(torch.view_as_real(antenna)).all()):
         raise InputError(
-            "antenna coefficients: hold NaN, infinity or real numbers; accepted: finite complex "
-            "ones."
+            "antenna coefficients: NaN, infinity or real numbers were given; accepted: finite "
+            "complex numbers."
         )
     return antenna

@@ -1,8 +1,8 @@
-"""Channel models: the protocol, and square cells with path loss and Rayleigh propagation.
+"""Channel models: protocol, and square cells with path loss, shadowing and Rayleigh fading.
 
-One of your own is a class like this, registered (``CHANNEL_MODELS.register``), declared by an
-installed package as an entry point ``feduplink.channel_models``, or named as
-``package.module:Object``; ``Scenario(channel_model=NAME)`` and ``--channel-model NAME`` take it.
+A user-defined model is a class as below, registered with ``CHANNEL_MODELS.register``, declared by
+an installed package as an entry point ``feduplink.channel_models``, or given as
+``package.module:Object``. ``Scenario(channel_model=NAME)`` and ``--channel-model NAME`` select it.
 
 >>> import torch
 >>> from feduplink.channels import draw_csi
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Realisations(TensorRecord):
-    """A draw of channels.
+    """Realisations of channels.
 
     Attributes:
-        csi: H, (N, L, L) float32, linear, noise power one.
-        antenna: the channels behind it, (N, L, K, n_R) complex64, amplitude gain; None unless
-            asked for.
+        csi: H, (N, L, L) float32, in 1/W.
+        antenna: antenna coefficients, (N, L, K, n_R) complex64, amplitude gains to K base stations
+            with n_R antennas; None if not requested.
 
     """
 
@@ -54,7 +54,7 @@ class Realisations(TensorRecord):
     antenna: Tensor | None = None
 
     def __repr__(self) -> str:
-        """How many, and what is known of them."""
+        """Numbers of channels, workers and antennas."""
         count, workers, _ = self.csi.shape
         antennas = ""
         if self.antenna is not None:
@@ -63,43 +63,52 @@ class Realisations(TensorRecord):
 
 
 class ChannelModel(Protocol):
-    """Draws channels of the scenario that it was built for.
+    """Protocol of channel models; the constructor takes a scenario.
 
-    The scenario's ``interference`` is not its business: that factor is applied to what it draws.
+    The factor ``interference`` of the scenario is applied by :func:`feduplink.draw_csi`.
     """
 
     def draw(
         self, count: int, generator: torch.Generator, *, cell: torch.Generator | None = None
     ) -> Tensor:
-        """H of ``count`` realisations, (count, L, L) float32, linear, noise power one.
+        """Draw channels; with ``geometry: kept`` successive rounds of one run.
 
-        All random numbers come from ``generator``, on its device. With ``geometry: kept`` the
-        realisations are the successive rounds of one run; then, and only then, ``cell`` may be
-        given, from which comes what all draws of one cell share, as positions and obstacles.
+        Args:
+            count: number of realisations.
+            generator: source of all random numbers, on its device.
+            cell: source of positions and shadowing, which all draws of one cell share; given only
+                with ``geometry: kept``.
+
+        Returns:
+            H, (count, L, L) float32, in 1/W.
         """
 
 
 @runtime_checkable
 class AntennaChannelModel(ChannelModel, Protocol):
-    """A channel model that also gives the antenna coefficients behind H."""
+    """Protocol of channel models with antenna coefficients."""
 
     def draw_with_antennas(
         self, count: int, generator: torch.Generator, *, cell: torch.Generator | None = None
     ) -> Realisations:
-        """The same H as :meth:`draw`, with the coefficients (count, L, K, n_R) complex64."""
+        """Draw the same H as :meth:`draw`, with coefficients (count, L, K, n_R) complex64."""
 
 
-#: Realisations computed at once: small enough to stay in the processor's cache.
+#: Number of realisations computed at once; their arrays fit into the processor's cache.
 _CHUNK = 2048
 
 
 class RayleighCell(ABC):
-    """Workers uniform in a square cell, each served by its strongest base station.
+    """Base class of square cells with uniformly distributed workers and Rayleigh fading.
 
-    A subclass says how the mean gain falls with distance.
+    Every worker is served by the base station with the largest mean gain, with a matched filter. A
+    subclass defines the path gain.
+
+    Args:
+        scenario: the cell and the radio.
     """
 
-    #: Standard deviation of the log-normal shadowing per link, dB; 0: none.
+    #: Standard deviation of log-normal shadowing per link, dB; 0: no shadowing.
     shadowing_std_db = 0.0
 
     def __init__(self, scenario: Scenario) -> None:
@@ -107,18 +116,18 @@ class RayleighCell(ABC):
 
     @abstractmethod
     def path_gain(self, distance_m: Tensor) -> Tensor:
-        """Mean power gain over distances (..., L, K) m, linear."""
+        """Mean power gain at distances (..., L, K) in m, linear, of the same shape."""
 
     def draw(
         self, count: int, generator: torch.Generator, *, cell: torch.Generator | None = None
     ) -> Tensor:
-        """H, (count, L, L) float32; see :class:`feduplink.channels.ChannelModel`."""
+        """Draw H, (count, L, L) float32; see :class:`feduplink.channels.ChannelModel`."""
         return self._draw(count, generator, cell, keep_antenna=False).csi
 
     def draw_with_antennas(
         self, count: int, generator: torch.Generator, *, cell: torch.Generator | None = None
     ) -> Realisations:
-        """H with the coefficients of every antenna, (count, L, K, n_R) complex64."""
+        """Draw H with antenna coefficients, (count, L, K, n_R) complex64."""
         return self._draw(count, generator, cell, keep_antenna=True)
 
     def _draw(
@@ -129,6 +138,7 @@ class RayleighCell(ABC):
         *,
         keep_antenna: bool,
     ) -> Realisations:
+        """Draw in chunks; successive rounds of one cell at once."""
         if self.scenario.geometry == "kept":
             return self._realise(count, generator, cell or generator, keep_antenna)
         return Realisations.concat(
@@ -141,6 +151,7 @@ class RayleighCell(ABC):
     def _realise(
         self, count: int, generator: torch.Generator, cell: torch.Generator, keep_antenna: bool
     ) -> Realisations:
+        """Draw realisations: mean gains from ``cell``, fading from ``generator``."""
         scenario = self.scenario
         gain = self._mean_gain(count, cell)
         coefficients = propagation.rayleigh(
@@ -155,7 +166,7 @@ class RayleighCell(ABC):
         return Realisations(csi, antenna)
 
     def _mean_gain(self, count: int, generator: torch.Generator) -> Tensor:
-        """Path gain with shadowing of every worker to every station, (count or 1, L, K)."""
+        """Path gain with shadowing from workers to base stations, (count or 1, L, K), linear."""
         scenario, side = self.scenario, self.scenario.cell_side_m
         stations = propagation.base_station_positions(scenario.base_stations, side)
         kept = scenario.geometry == "kept"
@@ -168,14 +179,14 @@ class RayleighCell(ABC):
         distance_m = propagation.distances(workers, stations)
         gain = self.path_gain(distance_m)
         if self.shadowing_std_db > 0:
-            # Kept workers keep their obstacles: one shadowing value per link for the whole run.
+            # With kept positions, the shadowing of a link is constant over the run.
             links = distance_m[:1] if kept else distance_m
             std_db = self.shadowing_std_db
             gain = gain * propagation.shadowing_gain(tuple(links.shape), std_db, generator)
         return gain
 
     def _fading_correlation(self) -> float:
-        """ρ between successive rounds; 0 for independent propagation."""
+        """Correlation ρ of the fading between successive rounds; 0 for independent fading."""
         scenario = self.scenario
         if scenario.coherence_time_s is not None:
             return propagation.correlation(scenario.round_interval_s, scenario.coherence_time_s)
@@ -186,7 +197,7 @@ class RayleighCell(ABC):
 
 
 class WidebandSpatial(RayleighCell):
-    """The paper's wideband spatial model, without shadowing."""
+    """Wideband spatial model of the paper, without shadowing."""
 
     def path_gain(self, distance_m: Tensor) -> Tensor:
         """See :func:`feduplink.channels.propagation.wideband_spatial_gain`."""
@@ -206,24 +217,24 @@ class _HataCost231(RayleighCell):
 
 
 class HataUrban(_HataCost231):
-    """Hata–COST231 in cities, without shadowing."""
+    """Hata–COST231 path loss in urban areas, without shadowing."""
 
     urban = True
 
 
 class HataSuburban(_HataCost231):
-    """Hata–COST231 in suburbs, without shadowing."""
+    """Hata–COST231 path loss in suburban areas, without shadowing."""
 
     urban = False
 
 
 class HataUrbanShadowed(HataUrban):
-    """Hata–COST231 in cities, with log-normal shadowing of 8 dB."""
+    """Hata–COST231 path loss in urban areas, with log-normal shadowing of 8 dB."""
 
     shadowing_std_db = propagation.SHADOWING_STD_DB
 
 
 class HataSuburbanShadowed(HataSuburban):
-    """Hata–COST231 in suburbs, with log-normal shadowing of 8 dB."""
+    """Hata–COST231 path loss in suburban areas, with log-normal shadowing of 8 dB."""
 
     shadowing_std_db = propagation.SHADOWING_STD_DB

@@ -1,9 +1,8 @@
-"""From complex channels to H: what is left of them after linear receive filters.
+"""Linear receivers: CSI H from complex channels by MRC and MMSE filters.
 
-Channels here are (..., L, n_R) complex amplitude gains to one base station in units of the noise's
-deviation σ, so that the noise has power one at every antenna. What else disturbs the receiver, as
-users of other cells do, is part of the noise: its covariance C (..., n_R, n_R) is then no longer
-the identity.
+Channels are complex amplitude gains (..., L, n_R) to one base station, divided by the noise's
+standard deviation σ, so that the noise has unit power at every antenna. Interference from other
+cells is part of the noise, with covariance C (..., n_R, n_R).
 """
 
 from __future__ import annotations
@@ -13,7 +12,14 @@ from torch import Tensor
 
 
 def mrc_csi(channels: Tensor, covariance: Tensor | None = None) -> Tensor:
-    """H (..., L, L) of maximum-ratio combining, w_i = h_i, the matched filter.
+    """CSI of maximum-ratio combining (matched filter), w_i = h_i.
+
+    Args:
+        channels: h, (..., L, n_R) complex, in units of σ/√W.
+        covariance: noise covariance C, (..., n_R, n_R); None: identity.
+
+    Returns:
+        H, (..., L, L), in 1/W.
 
     >>> mrc_csi(torch.tensor([[3.0 + 0j, 4.0], [5.0, 0.0]]))
     tensor([[25.,  9.],
@@ -23,12 +29,19 @@ def mrc_csi(channels: Tensor, covariance: Tensor | None = None) -> Tensor:
 
 
 def mmse_csi(channels: Tensor, power_w: Tensor, covariance: Tensor | None = None) -> Tensor:
-    """H (..., L, L) of the filters with the least mean squared error at the powers given.
+    """CSI of MMSE receive filters, w_i = (C + Σ_j p_j h_j h_jᴴ)⁻¹ h_i.
 
-    w_i = (C + Σ_j p_j h_j h_jᴴ)⁻¹ h_i, which has the largest SINR_i of all filters at these powers.
-    H has to be the same whatever a policy chooses, so the filters stay those of ``power_w``, () or
-    (L,) W, at other powers too: for full power, SINRs at lower powers are those of a receiver that
-    was not told of them.
+    The filters maximise every SINR_i at the powers p = ``power_w``. As H must not depend on the
+    powers that a policy chooses, the same filters are used at all powers, for which they are
+    suboptimal.
+
+    Args:
+        channels: h, (..., L, n_R) complex, in units of σ/√W.
+        power_w: transmit powers p of the filter design, () or (L,), W.
+        covariance: noise covariance C, (..., n_R, n_R); None: identity.
+
+    Returns:
+        H, (..., L, L), in 1/W.
 
     >>> mmse_csi(torch.tensor([[1.0 + 0j, 0.0], [1.0, 1.0]]), torch.tensor(1e6)).diagonal()
     tensor([0.5000, 1.0000])
@@ -38,13 +51,30 @@ def mmse_csi(channels: Tensor, power_w: Tensor, covariance: Tensor | None = None
 
 
 def filtered_csi(channels: Tensor, filters: Tensor, covariance: Tensor | None = None) -> Tensor:
-    """H_ij = |w_iᴴ h_j|² / w_iᴴ C w_i of receive filters w (..., L, n_R); (..., L, L)."""
+    """CSI of given receive filters, H_ij = |w_iᴴ h_j|² / (w_iᴴ C w_i).
+
+    Args:
+        channels: h, (..., L, n_R) complex, in units of σ/√W.
+        filters: w, (..., L, n_R) complex.
+        covariance: noise covariance C, (..., n_R, n_R); None: identity.
+
+    Returns:
+        H, (..., L, L), in 1/W.
+    """
     noise = (filters.conj() @ _covariance(channels, covariance) * filters).sum(-1).real
     return (filters.conj() @ channels.mT).abs().square() / noise[..., None]
 
 
 def interference_covariance(channels: Tensor, power_w: Tensor) -> Tensor:
-    """C = I + Σ_u p_u g_u g_uᴴ (..., n_R, n_R) of users g (..., U, n_R) that send at (..., U) W."""
+    """Covariance of noise and interfering users, C = I + Σ_u p_u g_u g_uᴴ.
+
+    Args:
+        channels: channels g of the interfering users, (..., U, n_R) complex, in units of σ/√W.
+        power_w: their transmit powers p, (..., U), W.
+
+    Returns:
+        C, (..., n_R, n_R).
+    """
     return _covariance(channels, None) + _sent_covariance(channels, power_w)
 
 
@@ -55,6 +85,7 @@ def _sent_covariance(channels: Tensor, power_w: Tensor) -> Tensor:
 
 
 def _covariance(channels: Tensor, covariance: Tensor | None) -> Tensor:
+    """The covariance, or the identity for None."""
     if covariance is not None:
         return covariance
     return torch.eye(channels.shape[-1], dtype=channels.dtype, device=channels.device)

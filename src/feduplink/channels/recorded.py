@@ -1,11 +1,11 @@
-"""Channels that a user brings: files of HDF5, NPZ, NPY and MAT, and arrays.
+"""Recorded channels in HDF5, NPZ, NPY and MAT files, and in arrays.
 
-The package writes HDF5 in the layout of the field's public data: ``input/channel_to_noise_matched``
-(N, L, L) float32 holds H; ``input/channel``, if present, the complex antenna coefficients behind
-it, (N, L, K, n_R) for K base stations with n_R antennas.
+The package writes HDF5 in the layout of public data sets: ``input/channel_to_noise_matched``
+(N, L, L) float32 contains H; the optional ``input/channel`` (N, L, K, n_R) contains the complex
+antenna coefficients for K base stations with n_R antennas.
 
-Other arrays are read by the order of their axes, a letter each: n the channel, i the receive
-filter of worker i, j the transmitter, r the antenna.
+The axes of other arrays are denoted by letters: n channel, i receive filter of worker i, j
+transmitter, r antenna.
 
 ====================  =========================================================================
 real, n i j           gains H_ij, linear, divided by the noise power
@@ -42,18 +42,19 @@ from feduplink.storage.tensorfile import checksum
 
 CSI_DATASET = "input/channel_to_noise_matched"
 ANTENNA_DATASET = "input/channel"
-#: Most workers, as of a scenario.
+#: Maximum number of workers, as in a scenario.
 _MAX_WORKERS = 1024
-#: Letters of the axes in the order of H, and of antenna coefficients.
+#: Axes of H and of antenna coefficients in standard order.
 _GAIN_AXES, _ANTENNA_AXES = "nij", "nir"
-#: All accepted orders of axes, the usual ones first.
+#: All accepted orders of axes.
 _AXES = tuple(
     "".join(order)
     for letters in (_GAIN_AXES, _ANTENNA_AXES, "ij", "ir")
     for order in permutations(letters)
 )
-#: Share of negative numbers, and their size, from which real numbers are taken for dB.
-_NEGATIVE_SHARE, _MAX_ABS_DB = 0.1, 250.0
+#: Real numbers are assumed to be in dB if at least this share is negative and all are below this
+#: absolute value.
+_MIN_NEGATIVE_SHARE, _MAX_ABS_DB = 0.1, 250.0
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,9 @@ class Recording:
     """Channels from a file or an array.
 
     Attributes:
-        csi: H, (N, L, L), linear, noise power one.
-        antenna: the coefficients behind it, (N, L, K, n_R), if the file has them beside H.
-        order: how the axes were read, in words.
+        csi: H, (N, L, L), in 1/W.
+        antenna: antenna coefficients, (N, L, K, n_R) complex64, if the file contains them.
+        order: description of the axes.
     """
 
     csi: Tensor
@@ -72,9 +73,13 @@ class Recording:
 
 
 def recording_identity(recorded: Tensor | None) -> str:
-    """What tells recorded channels from others, for the header of a checkpoint.
+    """Identifier of recorded channels in the header of a checkpoint.
 
-    Drawn ones, None, follow from scenario and seed.
+    Args:
+        recorded: H, (N, L, L); None for drawn channels, which scenario and seed determine.
+
+    Returns:
+        A checksum, or ``drawn``.
     """
     return "drawn" if recorded is None else checksum({"recorded": recorded}, {})
 
@@ -82,12 +87,24 @@ def recording_identity(recorded: Tensor | None) -> str:
 def write_channels(
     path: str | os.PathLike[str], channels: Realisations | Tensor | ArrayLike, *, scenario: str = ""
 ) -> None:
-    """Write channels to an HDF5 file, which appears under its name only when it is complete.
+    """Write channels to an HDF5 file, which replaces an existing file atomically.
 
     Args:
-        path: of the file.
-        channels: H (N, L, L), or drawn channels, whose antenna coefficients are written too.
-        scenario: YAML text that is kept as an attribute of the file.
+        path: path of the file.
+        channels: H, (N, L, L), in 1/W; or realisations of :func:`feduplink.draw_channels`, with
+            their antenna coefficients.
+        scenario: YAML text, stored as an attribute of the file.
+
+    Raises:
+        InputError: if H is not square, finite and positive.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import feduplink as fu
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     fu.write_channels(Path(directory, "cell.h5"), torch.ones(9, 2, 2))
+    ...     fu.read_channels(Path(directory, "cell.h5")).csi.shape
+    torch.Size([9, 2, 2])
     """
     if not isinstance(channels, Realisations):
         channels = Realisations(torch.as_tensor(channels))
@@ -106,23 +123,32 @@ def read_channels(
     transpose: bool = False,
     channel_axes: str | None = None,
 ) -> Realisations:
-    """Read and check recorded channels.
+    """Read and validate recorded channels.
+
+    A warning is issued for gains that are probably in dB or transposed.
 
     Args:
-        path: an HDF5, NPZ, NPY or MAT file; ``FILE:KEY`` names an array in it, which is needed
-            unless only one may hold channels.
-        noise_power_w: noise power σ², W, by which gains are divided; None: they are relative to
-            the noise already.
-        transpose: exchange the worker axes, for a file with H[transmitter, receiver].
-        channel_axes: order of the axes, as ``ijn``; None: found from the shape.
+        path: an HDF5, NPZ, NPY or MAT file; ``FILE:KEY`` with the name of an array if the file has
+            several arrays that may contain channels.
+        noise_power_w: noise power σ² by which gains are divided, W; None: gains are already divided
+            by the noise power.
+        transpose: exchange the worker axes of arrays H[transmitter, receiver].
+        channel_axes: order of the axes, such as ``ijn``: n channel, i receive filter, j
+            transmitter, r antenna; None: inferred from the shape.
 
     Returns:
-        H, (N, L, L) float32, and the antenna coefficients if the file has both.
+        H, (N, L, L) float32, in 1/W; and antenna coefficients if the file contains both.
 
     Raises:
-        InputError: with the reason in one sentence.
+        InputError: if the file cannot be read or does not contain channels.
 
-    Gains that are probably in dB or transposed are reported by a warning.
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import feduplink as fu
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     np.save(Path(directory, "cell.npy"), np.ones((9, 2, 2)))
+    ...     fu.read_channels(Path(directory, "cell.npy")).csi.shape
+    torch.Size([9, 2, 2])
     """
     recording = read_recording(
         path, noise_power_w=noise_power_w, transpose=transpose, channel_axes=channel_axes
@@ -140,7 +166,10 @@ def read_recording(
     transpose: bool = False,
     channel_axes: str | None = None,
 ) -> Recording:
-    """As :func:`read_channels`, with the order of the axes and without warnings."""
+    """Read recorded channels with a description of their axes, without warnings.
+
+    Arguments and errors are those of :func:`read_channels`.
+    """
     file_path, key = split_key(path)
     with reading_arrays(file_path, "channels") as file:
         found, axes = _find(file, key, transpose=transpose, channel_axes=channel_axes)
@@ -163,10 +192,10 @@ def recorded_array(
     transpose: bool = False,
     channel_axes: str | None = None,
 ) -> Recording:
-    """Channels in an array of NumPy or PyTorch, by the rules of :func:`read_channels`.
+    """Convert a NumPy or PyTorch array to channels.
 
-    Where the channel index may be the first or the last, it is the first. Complex numbers (N, L, L)
-    need ``channel_axes``, as in files.
+    Arguments and errors are those of :func:`read_channels`. If the channel index may be the first
+    or the last axis, it is the first. Complex arrays (N, L, L) need ``channel_axes``.
     """
     values = array if isinstance(array, Tensor) else np.asarray(array)
     is_complex = values.is_complex() if isinstance(values, Tensor) else values.dtype.kind == "c"
@@ -193,7 +222,19 @@ def recorded_array(
 def recorded_workers(
     path: str | os.PathLike[str], *, transpose: bool = False, channel_axes: str | None = None
 ) -> int:
-    """The number of workers L of recorded channels."""
+    """Number of workers L of recorded channels, without reading the array.
+
+    Args:
+        path: file of :func:`read_channels`.
+        transpose: exchange the worker axes.
+        channel_axes: order of the axes; None: inferred from the shape.
+
+    Returns:
+        L.
+
+    Raises:
+        InputError: as :func:`read_channels`.
+    """
     file_path, key = split_key(path)
     with reading_arrays(file_path, "channels") as file:
         found, axes = _find(file, key, transpose=transpose, channel_axes=channel_axes)
@@ -201,7 +242,13 @@ def recorded_workers(
 
 
 def split_key(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
-    """Split ``FILE:KEY``; a file whose name has a colon is taken as a whole.
+    """Split ``FILE:KEY`` into path and key; an existing file may have a colon in its name.
+
+    Args:
+        path: ``FILE`` or ``FILE:KEY``.
+
+    Returns:
+        The path, and the key or None.
 
     >>> split_key("cell.npz:H")[1], split_key("cell.npz")[1]
     ('H', None)
@@ -214,7 +261,14 @@ def split_key(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
 
 
 def possible_axes(shape: Sequence[int], *, is_complex: bool) -> list[str]:
-    """The orders of axes that an array of this shape may have, the channel index first or last.
+    """Possible orders of axes of an array, with the channel index first or last.
+
+    Args:
+        shape: shape of the array.
+        is_complex: whether the array is complex.
+
+    Returns:
+        Orders such as ``nij``; empty if the array cannot contain channels.
 
     >>> possible_axes((300, 8, 8), is_complex=False), possible_axes((8, 8, 300), is_complex=False)
     (['nij'], ['ijn'])
@@ -231,7 +285,7 @@ def possible_axes(shape: Sequence[int], *, is_complex: bool) -> list[str]:
         if first == second:
             found.append("ijn")
         if is_complex:
-            # With more antennas than channels the last axis may be the channel as well.
+            # If the last axis is longer than the first, it may be the channel index.
             found += ["nir"] if first >= third else ["nir", "irn"]
     workers = [shape[axes.index("i")] for axes in found]
     return [axes for axes, count in zip(found, workers, strict=True) if count <= _MAX_WORKERS]
@@ -240,7 +294,7 @@ def possible_axes(shape: Sequence[int], *, is_complex: bool) -> list[str]:
 def _find(
     file: ArrayFile, key: str | None, *, transpose: bool, channel_axes: str | None
 ) -> tuple[StoredArray, str]:
-    """The array of channels and the order of its axes; nothing of it is read."""
+    """Array of channels and the order of its axes, without reading the array."""
     if key is None and (stored := _own_layout(file)) is not None:
         axes = _axes_of_own_layout(stored, channel_axes)
     else:
@@ -250,7 +304,7 @@ def _find(
 
 
 def _own_layout(file: ArrayFile) -> StoredArray | None:
-    """H in the layout of the field's public data."""
+    """Array H in the layout of public data sets, or None."""
     hdf5 = getattr(file, "hdf5", None)
     if isinstance(hdf5, h5py.File) and CSI_DATASET in hdf5:
         return file.array(CSI_DATASET)
@@ -258,11 +312,11 @@ def _own_layout(file: ArrayFile) -> StoredArray | None:
 
 
 def _axes_of_own_layout(stored: StoredArray, channel_axes: str | None) -> str:
-    """The axes of H in the layout of public data, which are known unless others are given."""
+    """Order of the axes of H in the layout of public data sets: nij unless another is given."""
     if stored.kind != "real":
         raise InputError(
-            f"holds {stored.dtype} in {CSI_DATASET}; accepted: real numbers, and complex antenna "
-            f"coefficients in {ANTENNA_DATASET}"
+            f"contains {stored.dtype} in {CSI_DATASET}; accepted: real numbers, and complex "
+            f"antenna coefficients in {ANTENNA_DATASET}"
         )
     possible = possible_axes(stored.shape, is_complex=False)
     if channel_axes is None and _GAIN_AXES in possible:
@@ -271,7 +325,7 @@ def _axes_of_own_layout(stored: StoredArray, channel_axes: str | None) -> str:
 
 
 def _antenna_beside(file: ArrayFile) -> Tensor | None:
-    """Antenna coefficients in the layout of public data, (N, L, K, n_R)."""
+    """Antenna coefficients in the layout of public data sets, (N, L, K, n_R), or None."""
     hdf5 = getattr(file, "hdf5", None)
     if hdf5 is None or ANTENNA_DATASET not in hdf5:
         return None
@@ -280,35 +334,36 @@ def _antenna_beside(file: ArrayFile) -> Tensor | None:
 
 
 def _only_candidate(file: ArrayFile, channel_axes: str | None) -> StoredArray:
-    """The only array of the file that may hold channels."""
+    """The only array of the file that may contain channels."""
     arrays = file.arrays()
     found = [array for array in arrays if array.kind and _may_have(array, channel_axes)]
     if len(found) == 1:
         return found[0]
     if not found:
         if len(arrays) == 1:
-            return arrays[0]  # refused with the reason
+            return arrays[0]  # _axes_of raises with the reason
         raise InputError(
-            f"has no array that may hold channels; it has {listed(arrays)}; accepted: real or "
+            f"has no array that may contain channels; it has {listed(arrays)}; accepted: real or "
             "complex numbers of shape (N, L, L), (L, L, N) or (L, L), or complex (N, L, n_R)"
         )
     raise InputError(
-        f"has {len(found)} arrays that may hold channels: {listed(found)}; accepted: the name of "
-        f"one after a colon, as in FILE:{found[0].name}"
+        f"has {len(found)} arrays that may contain channels: {listed(found)}; accepted: the name "
+        f"of one after a colon, as in FILE:{found[0].name}"
     )
 
 
 def _may_have(array: StoredArray, channel_axes: str | None) -> bool:
+    """Whether an array may have these axes, or any accepted axes for None."""
     if channel_axes is not None:
         return len(channel_axes) == len(array.shape)
     return bool(possible_axes(array.shape, is_complex=array.kind == "complex"))
 
 
 def _axes_of(stored: StoredArray, channel_axes: str | None) -> str:
-    """The order of the axes of an array in a file."""
+    """Order of the axes of an array in a file."""
     if not stored.kind:
         raise InputError(
-            f"holds {stored.dtype} in {stored.name or 'its array'}; accepted: real or complex "
+            f"contains {stored.dtype} in {stored.name or 'its array'}; accepted: real or complex "
             "numbers"
         )
     possible = possible_axes(stored.shape, is_complex=stored.kind == "complex")
@@ -318,7 +373,7 @@ def _axes_of(stored: StoredArray, channel_axes: str | None) -> str:
 def _chosen_axes(
     shape: tuple[int, ...], kind: str, possible: list[str], given: str | None, name: str = ""
 ) -> str:
-    """The order of axes that was given, if the array can have it, or the only possible one."""
+    """The given order of axes if the array can have it, or the only possible one for None."""
     has = f"has {name} of shape {shape}" if name else f"has shape {shape}"
     if given is not None:
         if given not in _AXES:
@@ -335,9 +390,9 @@ def _chosen_axes(
             or ("r" in given and kind != "complex")
         ):
             raise InputError(
-                f"{has} and {kind} numbers, which channel_axes {given} does not fit; accepted: a "
+                f"{has} and {kind} numbers, which channel_axes {given} does not match; accepted: a "
                 f"letter per axis, i and j of the same size up to {_MAX_WORKERS}, and r for "
-                "complex numbers alone"
+                "complex numbers only"
             )
         return given
     if not possible:
@@ -356,11 +411,11 @@ def _chosen_axes(
 
 
 def _swapped(axes: str) -> str:
-    """The order of axes with both worker axes exchanged."""
+    """Order of axes with the worker axes exchanged."""
     if "r" in axes:
         raise InputError(
-            "has antenna coefficients, which have one axis of workers; accepted: transpose for "
-            "gains alone"
+            "has antenna coefficients, which have one worker axis; accepted: transpose for gains "
+            "only"
         )
     return axes.translate(str.maketrans("ij", "ji"))
 
@@ -368,16 +423,16 @@ def _swapped(axes: str) -> str:
 def _interpreted(
     values: NDArray[Any] | Tensor, axes: str, noise_power_w: float | None
 ) -> Recording:
-    """H of an array whose axes are known.
+    """Compute H from an array with known axes.
 
-    Gains are H σ², effective coefficients g with |g|² = H σ², antenna coefficients h with the
-    matched filter's H_ij = |h_iᴴ h_j|² / (σ² ‖h_i‖²).
+    The array contains gains σ² H, effective coefficients g with |g|² = σ² H, or antenna
+    coefficients h, for which H_ij = |h_iᴴ h_j|² / (σ² ‖h_i‖²) with a matched filter.
     """
     if noise_power_w is not None and not (
         isinstance(noise_power_w, int | float) and 0 < noise_power_w < math.inf
     ):
         raise InputError(
-            f"noise_power_w: {noise_power_w!r}; accepted: a finite number above 0, in W."
+            f"noise_power_w: {noise_power_w!r} was given; accepted: a finite number above 0, in W."
         )
     given = _as_tensor(values)
     order = f"{'h' if 'r' in axes else 'g' if given.is_complex() else 'H'}[{', '.join(axes)}]"
@@ -408,7 +463,7 @@ def _interpreted(
 
 
 def _as_tensor(values: NDArray[Any] | Tensor) -> Tensor:
-    """An array as a tensor of a type that the package computes in."""
+    """The array as a tensor; integers become float64."""
     if isinstance(values, Tensor):
         is_integer = not (values.is_floating_point() or values.is_complex())
         return values.double() if is_integer and values.dtype != torch.bool else values
@@ -419,10 +474,10 @@ def _as_tensor(values: NDArray[Any] | Tensor) -> Tensor:
 
 
 def _refuse_decibels(gains: Tensor) -> None:
-    """Refuse gains that are negative as often as only gains in dB are."""
+    """Raise :class:`InputError` if so many gains are negative that they are probably in dB."""
     negative = gains < 0
     share = float(negative.double().mean()) if gains.numel() else 0.0
-    if share >= _NEGATIVE_SHARE and bool((gains.abs() < _MAX_ABS_DB).all()):
+    if share >= _MIN_NEGATIVE_SHARE and bool((gains.abs() < _MAX_ABS_DB).all()):
         low, high = gains.aminmax()
         raise InputError(
             f"csi: {share:.0%} of the gains are negative, from {low:g} to {high:g}, as if they "

@@ -1,9 +1,9 @@
 """System-level channel models of 3GPP TR 38.901 by Sionna (``pip install 'feduplink[sionna]'``).
 
-A base station with n_R antennas hears the L workers of its cell, and the users of other cells if
-there are any. Every realisation has new positions, obstacles and rays. The channel of user u is
-its frequency response at the carrier, h_u = Σ_paths a_u: over a band as narrow as a resource block
-(180 kHz) it hardly changes, and of a wider band it is one subcarrier.
+A base station with n_R antennas receives the L workers of its cell and, optionally, users of other
+cells. Every realisation has new positions, shadowing and rays. The channel of user u is the
+frequency response at the carrier, h_u = Σ_paths a_u. It is approximately constant over a resource
+block (180 kHz); for a wider band it represents one subcarrier.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from feduplink.scenario import Scenario
 
 try:
-    # Sionna reseeds PyTorch's global generator when it is imported, which is not ours to change.
+    # Importing Sionna reseeds PyTorch's global generator; its state is restored.
     with torch.random.fork_rng(devices=[]):
         from sionna.phy import config
         from sionna.phy.channel.tr38901 import InF, PanelArray, UMa, UMi
@@ -37,41 +37,47 @@ try:
         )
 except ImportError:
     raise InputError(
-        "sionna: is not installed; accepted after pip install 'feduplink[sionna]'."
+        "sionna is not installed; accepted after pip install 'feduplink[sionna]'."
     ) from None
 
 
 @contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[str]:
-    """Sionna's random numbers on the generator's device come from it, and it moves on with them.
+    """Use a generator for Sionna's random numbers within a block.
 
-    Afterwards Sionna's own generator goes on where it was. Gives the name of the device.
+    The state of Sionna's generator is restored afterwards.
+
+    Args:
+        generator: source of random numbers; advanced by those drawn in the block.
+
+    Yields:
+        Name of the generator's device.
     """
     device = str(generator.device)
-    theirs = config.torch_rng(device)
-    before = theirs.get_state()
-    theirs.set_state(generator.get_state())
+    sionna_generator = config.torch_rng(device)
+    before = sionna_generator.get_state()
+    sionna_generator.set_state(generator.get_state())
     try:
         yield device
     finally:
-        generator.set_state(theirs.get_state())
-        theirs.set_state(before)
+        generator.set_state(sionna_generator.get_state())
+        sionna_generator.set_state(before)
 
 
-#: Links computed at once: more are no faster, and each takes 23 paths of 20 rays to memory.
-_LINKS = 400
-#: The carrier frequencies that TR 38.901 describes, Hz.
-_LOWEST_CARRIER_HZ, _HIGHEST_CARRIER_HZ = 0.5e9, 100e9
+#: Number of links computed at once, limited by memory: each has 23 paths of 20 rays.
+_MAX_LINKS = 400
+#: Range of carrier frequencies of TR 38.901, Hz.
+_MIN_CARRIER_HZ, _MAX_CARRIER_HZ = 0.5e9, 100e9
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the base station of the cell and the users are that it hears, the L workers first.
+    """Positions of the base station and of the U users it receives, the L workers first.
 
     Attributes:
-        topology: what Sionna calls that: positions of users (N, U, 3) and station (N, 1, 3) in m,
-            their orientations in rad, velocities (N, U, 3) in m/s, and who is indoors (N, U).
-        others_power_w: what users of other cells send, (N, U - L) W.
+        topology: Sionna's topology: positions of users (N, U, 3) and base station (N, 1, 3), m;
+            their orientations, rad; velocities (N, U, 3), m/s; and indoor flags (N, U).
+        others_power_w: transmit powers of the users of other cells, (N, U − L), W.
     """
 
     topology: tuple[Tensor, ...]
@@ -79,11 +85,18 @@ class Layout:
 
 
 class SystemLevelCell(ABC):
-    """A cell of TR 38.901 with an MRC receiver; a subclass says which."""
+    """Base class of cells of TR 38.901 with an MRC receiver; subclasses define the environment.
 
-    #: Radiation pattern of each of the station's antennas, a uniform linear array at λ/2.
+    Args:
+        scenario: the cell and the radio.
+
+    Raises:
+        InputError: if a field of the scenario is outside the range of the model.
+    """
+
+    #: Radiation pattern of the base station's antennas, a uniform linear array at λ/2.
     pattern: ClassVar[str] = "38.901"
-    #: Numbers of base stations that are accepted, and the shortest and longest side of a cell, m.
+    #: Accepted numbers of base stations, and accepted range of the side of a cell, m.
     accepted_stations: ClassVar[tuple[int, ...]] = (1,)
     accepted_side_m: ClassVar[tuple[float, float]]
 
@@ -92,31 +105,31 @@ class SystemLevelCell(ABC):
         self._check()
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """H, (count, L, L) float32; see :class:`feduplink.channels.ChannelModel`."""
+        """Draw H, (count, L, L) float32; see :class:`feduplink.channels.ChannelModel`."""
         return self.draw_with_antennas(count, generator).csi
 
     def draw_with_antennas(self, count: int, generator: torch.Generator) -> Realisations:
-        """H with the workers' channels to their station, (count, L, 1, n_R) complex64."""
-        size = max(1, _LINKS // (self.scenario.workers + self.scenario.base_stations - 1))
+        """Draw H with the workers' antenna coefficients, (count, L, 1, n_R) complex64."""
+        size = max(1, _MAX_LINKS // (self.scenario.workers + self.scenario.base_stations - 1))
         with drawing_from(generator) as device:
             return Realisations.concat(
                 [self._realise(min(size, count - at), device) for at in range(0, count, size)]
             )
 
     def received(self, channels: Tensor, covariance: Tensor) -> Tensor:
-        """H (N, L, L) of channels (N, L, n_R) in noise of this covariance (N, n_R, n_R)."""
+        """H (N, L, L) of the receiver, from channels (N, L, n_R) and covariance (N, n_R, n_R)."""
         return mrc_csi(channels, covariance)
 
     @abstractmethod
     def layout(self, count: int, device: str) -> Layout:
-        """Positions in ``count`` realisations of the cell."""
+        """Draw the positions in ``count`` realisations of the cell."""
 
     @abstractmethod
     def propagation(self, **arrays: Any) -> Any:
         """Sionna's channel model for ``ut_array``, ``bs_array``, ``direction`` and ``device``."""
 
     def model(self, device: str) -> Any:
-        """Sionna's channel model with this cell's antennas, for any topology."""
+        """Sionna's channel model with the antennas of this cell, without a topology."""
         return self.propagation(
             ut_array=self._array(1, "omni", device),
             bs_array=self._array(self.scenario.antennas, self.pattern, device),
@@ -127,12 +140,13 @@ class SystemLevelCell(ABC):
         )
 
     def _realise(self, count: int, device: str) -> Realisations:
+        """Draw realisations at once."""
         layout, model = self.layout(count, device), self.model(device)
         model.set_topology(*layout.topology)
         # (N, 1, n_R, U, 1, paths, 1)
         paths: Tensor = model(num_time_samples=1, sampling_frequency=1.0)[0]
         gains = paths.sum(-2)[:, 0, :, :, 0, 0].mT
-        # Interference that a filter nulls is 80 dB below what it was: too little for float32.
+        # float64, because a filter suppresses interference by up to 80 dB.
         relative = gains.to(torch.complex128) / self.scenario.noise_power_w**0.5
         workers, others = relative.tensor_split([self.scenario.workers], dim=1)
         covariance = interference_covariance(others, layout.others_power_w)
@@ -140,6 +154,7 @@ class SystemLevelCell(ABC):
         return Realisations(csi, gains[:, : self.scenario.workers, None])
 
     def _array(self, antennas: int, pattern: str, device: str) -> PanelArray:
+        """Uniform linear array of vertically polarised antennas."""
         return PanelArray(
             num_rows_per_panel=1,
             num_cols_per_panel=antennas,
@@ -152,11 +167,12 @@ class SystemLevelCell(ABC):
         )
 
     def _check(self) -> None:
+        """Raise :class:`InputError` if the scenario is outside the range of the model."""
         scenario, name = self.scenario, self.scenario.channel_model
         if scenario.geometry != "redrawn":
             raise InputError(
-                f"geometry: {scenario.geometry} with {name}; accepted: redrawn, as Sionna keeps "
-                "no rays from one draw to the next."
+                f"geometry: {scenario.geometry} with {name}; accepted: redrawn, as Sionna draws "
+                "new rays in every realisation."
             )
         if scenario.base_stations not in self.accepted_stations:
             raise InputError(
@@ -169,52 +185,51 @@ class SystemLevelCell(ABC):
                 f"cell_side_m: {scenario.cell_side_m:g} with {name}; accepted: {shortest:g} to "
                 f"{longest:g} m."
             )
-        if not _LOWEST_CARRIER_HZ <= scenario.carrier_hz <= _HIGHEST_CARRIER_HZ:
+        if not _MIN_CARRIER_HZ <= scenario.carrier_hz <= _MAX_CARRIER_HZ:
             raise InputError(
                 f"carrier_hz: {scenario.carrier_hz:g} with {name}; accepted: "
-                f"{_LOWEST_CARRIER_HZ:g} to {_HIGHEST_CARRIER_HZ:g}, what TR 38.901 describes."
+                f"{_MIN_CARRIER_HZ:g} to {_MAX_CARRIER_HZ:g}, the range of TR 38.901."
             )
 
 
 class MmseReceiver(SystemLevelCell):
-    """The same cell with the MMSE filters of everyone at full power."""
+    """Mixin for MMSE filters that are designed for all workers at Pmax."""
 
     def received(self, channels: Tensor, covariance: Tensor) -> Tensor:
         """See :func:`feduplink.channels.receivers.mmse_csi`."""
         return mmse_csi(channels, self.scenario.max_power, covariance)
 
 
-#: Base stations (three sectors per site) -> rings of sites around the one in the middle.
+#: Number of rings of sites around the central site, by number of base stations (sectors).
 _RINGS = {1: 0, 21: 1, 57: 2}
 
-#: Power control of the users of other cells: the path loss is made up for in full, to so much
-#: received power over the band, which counts as one resource block.
-_PATH_LOSS_EXPONENT, _P0_DBM, _SUBCARRIERS = 1.0, -90.0, 12
+#: Open-loop power control of users of other cells: compensation factor α, target P0 of the received
+#: power in dBm, and number of subcarriers (one resource block).
+_ALPHA, _P0_DBM, _SUBCARRIERS = 1.0, -90.0, 12
 
-#: Sub-scenario of the factory: dense clutter, station high above it.
+#: InF sub-scenario: dense clutter, high base station.
 _FACTORY = "DH"
 
 
 class _HexagonalSector(SystemLevelCell, ABC):
-    """One of three sectors of a site in a hexagonal grid, 80 % of the users indoors.
+    """One of three sectors of a site in a hexagonal grid, with 80 % of the users indoors.
 
-    ``cell_side_m`` is the distance between sites. With one base station the cell is alone. With 21
-    or 57 it is a sector of the site in the middle of 7 or 19, and in every other sector one user
-    sends, as where a scheduler gives the band to one at a time, with the power that 3GPP's open
-    loop gives it.
+    ``cell_side_m`` is the inter-site distance. One base station: an isolated cell. 21 or 57 base
+    stations: a sector of the central one of 7 or 19 sites; in every other sector one user at a time
+    transmits, with the power of 3GPP's open-loop power control.
     """
 
     accepted_stations = tuple(_RINGS)
-    #: Name of the layout in Sionna, with heights and distances of TR 38.901, table 7.2-1.
+    #: Name of the environment in Sionna, with heights and distances of TR 38.901, table 7.2-1.
     environment: ClassVar[str]
 
     def layout(self, count: int, device: str) -> Layout:
-        """Workers uniform in the sector, a user in each of the other sectors."""
+        """Draw workers uniformly in the sector, and one user in each of the other sectors."""
         workers, stations = self.scenario.workers, self.scenario.base_stations
         users_at, stations_at, users_face, stations_face, velocity, indoor, *_ = (
             gen_hexgrid_topology(
                 count,
-                # Sionna has no grid without neighbours; of them nobody is taken.
+                # Sionna needs at least one ring; its users are ignored for an isolated cell.
                 num_rings=max(1, _RINGS[stations]),
                 num_ut_per_sector=workers,
                 scenario=self.environment,
@@ -224,32 +239,41 @@ class _HexagonalSector(SystemLevelCell, ABC):
             )
         )
 
-        def around_the_middle(positions: Tensor, users: list[int]) -> tuple[Tensor, ...]:
+        def with_central_station(positions: Tensor, users: list[int]) -> tuple[Tensor, ...]:
+            """Topology of users at these positions and the central base station."""
             station = stations_at[:, :1], users_face[:, users], stations_face[:, :1]
             return (positions, *station, velocity[:, users], indoor[:, users])
 
-        # Users are in the order of the stations, these in that of the sites, the middle one first.
+        # Users are ordered by base station; the central site is the first.
         others = [workers * station for station in range(1, stations)]
-        heard = [*range(workers), *others]
-        # The other users as their own station sees them.
+        received = [*range(workers), *others]
+        # Positions of the other users relative to their serving base station.
         own = users_at[:, others] - stations_at[:, 1:stations] + stations_at[:, :1]
-        power_w = self.open_loop_power_w(around_the_middle(own, others), device)
-        return Layout(around_the_middle(users_at[:, heard], heard), power_w)
+        power_w = self.open_loop_power_w(with_central_station(own, others), device)
+        return Layout(with_central_station(users_at[:, received], received), power_w)
 
     def open_loop_power_w(self, topology: tuple[Tensor, ...], device: str) -> Tensor:
-        """p = min(P0 · path loss, Pmax), (N, U) W, with the path loss to the only station."""
+        """Powers of open-loop power control, p = min(P0 · path loss, Pmax).
+
+        Args:
+            topology: users (N, U) and one base station, see :class:`Layout`.
+            device: device of the tensors.
+
+        Returns:
+            Transmit powers, (N, U), W.
+        """
         count, users, _ = topology[0].shape
         if users == 0:
             return torch.zeros(count, 0, device=device)
         model = self.model(device)
-        # Users of different stations do not stand behind the same obstacles.
+        # Shadowing is independent between users of different base stations.
         model.set_topology(*topology, ut_spatial_region_ids=torch.arange(users, device=device))
         large_scale = model.sample_lsp()
         path_loss = 10 ** (large_scale.pathloss[:, 0] / 10) / large_scale.sf[:, 0]
         power_w: Tensor = open_loop_uplink_power_control(
             path_loss,
             torch.full_like(path_loss, _SUBCARRIERS),
-            alpha=_PATH_LOSS_EXPONENT,
+            alpha=_ALPHA,
             p0_dbm=_P0_DBM,
             ut_max_power_dbm=10 * math.log10(float(self.scenario.max_power.max())) + 30,
             precision="single",
@@ -258,7 +282,7 @@ class _HexagonalSector(SystemLevelCell, ABC):
 
 
 class UrbanMicrocell(_HexagonalSector):
-    """UMi, street canyon: a station 10 m high, sites some 200 m apart."""
+    """UMi street canyon: base station at a height of 10 m, typical inter-site distance 200 m."""
 
     environment = "umi"
     accepted_side_m = (20.0, 5000.0)
@@ -269,7 +293,7 @@ class UrbanMicrocell(_HexagonalSector):
 
 
 class UrbanMacrocell(_HexagonalSector):
-    """UMa: a station 25 m high, above the roofs, sites some 500 m apart."""
+    """UMa: base station at a height of 25 m, typical inter-site distance 500 m."""
 
     environment = "uma"
     accepted_side_m = (70.0, 5000.0)
@@ -280,16 +304,16 @@ class UrbanMacrocell(_HexagonalSector):
 
 
 class IndoorFactory(SystemLevelCell):
-    """InF-DH: a factory hall with dense clutter, a station 8 m high in its middle.
+    """InF-DH: factory hall with dense clutter and a central base station at a height of 8 m.
 
-    The hall is ``cell_side_m`` long, half as wide and 10 m high.
+    The hall has a length of ``cell_side_m``, half that width, and a height of 10 m.
     """
 
-    pattern = "omni"  # Around a station in the middle workers are on all sides.
+    pattern = "omni"  # workers surround the central base station
     accepted_side_m = (20.0, 560.0)  # TR 38.901, table 7.2-4: up to 160,000 m².
 
     def layout(self, count: int, device: str) -> Layout:
-        """Workers uniform in the hall."""
+        """Draw workers uniformly in the hall."""
         scenario = self.scenario
         topology = gen_tr38901_indoor_factory_topology(
             _FACTORY,
@@ -310,12 +334,12 @@ class IndoorFactory(SystemLevelCell):
 
 
 class UrbanMicrocellMmse(MmseReceiver, UrbanMicrocell):
-    """UMi, with the MMSE receiver of everyone at full power."""
+    """UMi with MMSE filters designed for all workers at Pmax."""
 
 
 class UrbanMacrocellMmse(MmseReceiver, UrbanMacrocell):
-    """UMa, with the MMSE receiver of everyone at full power."""
+    """UMa with MMSE filters designed for all workers at Pmax."""
 
 
 class IndoorFactoryMmse(MmseReceiver, IndoorFactory):
-    """InF-DH, with the MMSE receiver of everyone at full power."""
+    """InF-DH with MMSE filters designed for all workers at Pmax."""

@@ -1,4 +1,4 @@
-"""Statistics of channels for the reader, and signs that an array was not meant as it was read.
+"""Statistics of channels, and plausibility checks of recorded channels.
 
 >>> summary = summarise(torch.tensor([[[1e3, 10.0], [20.0, 1e4]]]), torch.tensor(0.1))
 >>> print(summary)
@@ -15,30 +15,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: Gains over the noise in dB are below this, and their mean is below this many medians.
+#: Gains are probably in dB if their maximum, and the ratio of their mean to their median, are below
+#: these values.
 _MAX_DB, _MIN_SKEW = 200.0, 1.3
-#: Median direct SNRs at Pmax outside of this range suggest another normalisation, dB.
+#: Plausible range of the median direct SNR at Pmax, dB.
 _SNR_RANGE_DB = (-20.0, 80.0)
-#: Channels that are looked at for a transposition.
+#: Maximum number of channels used for the detection of transposed channels.
 _MAX_CHECKED = 2000
-#: Tolerance of the symmetry between two workers, its share of pairs, and the correlation and the
-#: difference of the shares of variance from which channels are taken for transposed.
+#: Thresholds of the detection, see :func:`looks_transposed`: tolerance of the antisymmetry of a
+#: pair, share of such pairs, correlation, and excess of the variance between rows.
 _SYMMETRY_TOLERANCE, _MIN_SYMMETRIC_SHARE = 1e-3, 0.1
 _MAX_CORRELATION, _MIN_ROW_EXCESS = -0.8, 0.05
 
 
 @dataclass(frozen=True)
 class ChannelSummary:
-    """What a set of channels looks like.
+    """Statistics of a set of channels.
 
     Attributes:
-        channels: their number N.
-        workers: the number of workers L.
-        snr_db: median direct SNR at Pmax over channels and workers, H_ii Pmax_i, dB.
-        sir_db: median signal-to-interference ratio if all transmit at Pmax, dB; infinite for one
+        channels: number of channels N.
+        workers: number of workers L.
+        snr_db: median of the direct SNR at Pmax, H_ii Pmax_i, over channels and workers, dB.
+        sir_db: median signal-to-interference ratio with all workers at Pmax, dB; infinite for one
             worker.
-        dynamic_range_db: ratio of the largest gain to the smallest, dB.
-        order: how the axes of a recording were read, in words; empty for drawn channels.
+        dynamic_range_db: ratio of the largest to the smallest gain, dB.
+        order: description of the axes of a recording; empty for drawn channels.
     """
 
     channels: int
@@ -49,7 +50,7 @@ class ChannelSummary:
     order: str = ""
 
     def __str__(self) -> str:
-        """One line."""
+        """Statistics on one line."""
         count = f"{self.channels} channel" + ("s" if self.channels != 1 else "")
         workers = f"{self.workers} worker" + ("s" if self.workers != 1 else "")
         order = f", {self.order}" if self.order else ""
@@ -60,7 +61,7 @@ class ChannelSummary:
         )
 
     def as_metrics(self) -> dict[str, Any]:
-        """The entry of ``metrics.json``."""
+        """Entry ``summary`` of ``metrics.json``."""
         return {
             "median_snr_db": self.snr_db,
             "median_sir_db": self.sir_db if math.isfinite(self.sir_db) else None,
@@ -70,16 +71,18 @@ class ChannelSummary:
 
 
 def summarise(csi: Tensor, pmax_w: Tensor, order: str = "") -> ChannelSummary:
-    """Summarise channels.
+    """Compute statistics of channels.
 
     Args:
-        csi: H, (N, L, L), linear, divided by the noise power.
-        pmax_w: largest transmit power, () or (L,), W.
-        order: how the axes of a recording were read, in words.
+        csi: H, (N, L, L), in 1/W.
+        pmax_w: Pmax, () or (L,), W.
+        order: description of the axes of a recording.
 
+    Returns:
+        The statistics, in dB.
     """
     count, workers, _ = csi.shape
-    received = csi * pmax_w.to(csi)  # of transmitter j in column j
+    received = csi * pmax_w.to(csi)  # column j: from transmitter j
     direct = received.diagonal(dim1=-2, dim2=-1)
     interference = received.sum(-1) - direct
     low, high = csi.aminmax()
@@ -100,16 +103,18 @@ def _median_db(values: Tensor) -> float:
 
 
 def doubts(csi: Tensor, summary: ChannelSummary, noise_power_w: float) -> list[str]:
-    """Signs that gains are not what they were taken for, a sentence each without full stop.
+    """Check recorded channels for gains in dB, missing normalisation and transposition.
 
     Args:
-        csi: H, (N, L, L).
-        summary: of these channels.
-        noise_power_w: the noise power of the scenario, W, to be named in a sentence.
+        csi: H, (N, L, L), in 1/W.
+        summary: statistics of these channels.
+        noise_power_w: noise power of the scenario, W, quoted in a warning.
 
+    Returns:
+        Warnings, without full stop; empty if the channels are plausible.
     """
     if decibels := looks_like_decibels(csi):
-        return [decibels]  # everything else would be a consequence
+        return [decibels]  # other implausible values follow from this one
     found = []
     low, high = _SNR_RANGE_DB
     if not low <= summary.snr_db <= high:
@@ -124,13 +129,19 @@ def doubts(csi: Tensor, summary: ChannelSummary, noise_power_w: float) -> list[s
 
 
 def looks_like_decibels(csi: Tensor) -> str:
-    """A sentence if gains (N, L, L) are so alike that they are probably in dB, else empty.
+    """Check whether gains are probably in dB.
 
-    Gains are skewed: few workers are near, and Rayleigh fading alone puts the mean of the
-    interferers' gains 1.44 times above their median. In dB they are spread evenly, below 200.
+    The distribution of linear gains is skewed: Rayleigh fading alone gives cross gains a mean of
+    1.44 times their median. Gains in dB are less skewed, and below 200.
+
+    Args:
+        csi: H, (N, L, L).
+
+    Returns:
+        A warning, without full stop; empty if the gains are plausible or L = 1.
     """
     if csi.shape[-1] == 1:
-        return ""  # Without interferers gains may well be alike.
+        return ""  # direct gains alone may be similar
     values = csi.flatten().double()
     if values.max() < _MAX_DB and values.mean() < _MIN_SKEW * values.median():
         return "the gains are spread as evenly as if they were in dB; H is linear, 10 ** (dB / 10)"
@@ -138,13 +149,19 @@ def looks_like_decibels(csi: Tensor) -> str:
 
 
 def looks_transposed(csi: Tensor) -> str:
-    """A sentence if H (N, L, L) is probably H[transmitter, receiver], else empty.
+    """Check whether H is probably transposed, H[transmitter, receiver].
 
-    Two workers i, j at the same matched filters have H_ij H_ii = |h_iᴴ h_j|² = H_ji H_jj, so that
-    ln(H_ij / H_ji) = ln(H_jj / H_ii); of the transpose it is the negative. And what worker j
-    transmits arrives more or less strongly at all filters, so that columns of ln H differ more than
-    rows. Both have to be reversed: MMSE filters reverse the first alone. Two workers do not suffice
-    for the second.
+    With matched filters at one base station, H_ij H_ii = |h_iᴴ h_j|² = H_ji H_jj, so that
+    ln(H_ij / H_ji) = ln(H_jj / H_ii); the transpose has the opposite sign. In addition, the gain of
+    transmitter j is common to column j, so that the variance of ln H between columns exceeds that
+    between rows. H is reported if both properties are reversed, because MMSE filters reverse the
+    first one.
+
+    Args:
+        csi: H, (N, L, L).
+
+    Returns:
+        A warning, without full stop; empty if the channels are plausible or L < 3.
     """
     workers = csi.shape[-1]
     if workers < 3:
@@ -168,7 +185,7 @@ def looks_transposed(csi: Tensor) -> str:
 
 
 def _row_excess(gain_db: Tensor) -> float:
-    """Share of the off-diagonal variance between rows, less that between columns."""
+    """Share of the off-diagonal variance between rows minus the share between columns."""
     others = gain_db.shape[-1] - 1
     off_diagonal = ~torch.eye(others + 1, dtype=torch.bool, device=gain_db.device)
     masked = gain_db * off_diagonal

@@ -1,13 +1,16 @@
-"""The commands: each calls a workflow, prints its result and saves it.
+"""Commands: each calls a workflow, prints its result and saves it.
 
-A command is an entry of :data:`COMMANDS`. Its options are those of its workflow's signature, see
-:mod:`feduplink.workflows.options`.
+A command is an entry of :data:`COMMANDS`. Its options are declared in the signature of its
+workflow, see :mod:`feduplink.workflows.options`.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from feduplink import workflows
-from feduplink.cli.options import Given, make_scenario
-from feduplink.errors import InputError, ProofError
+from feduplink.cli import SHELLS, Parser, overview_parser
+from feduplink.cli.options import (
+    Given,
+    add_common_options,
+    add_workflow_options,
+    completion_script,
+    given_options,
+    make_scenario,
+)
+from feduplink.errors import InputError, ProofError, did_you_mean, unknown_name
 from feduplink.experiments.reproduction import reproduce
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.serving.listening import serve
@@ -37,23 +48,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Call:
-    """A command with its options."""
+    """A command with its options.
+
+    Attributes:
+        command: the command.
+        given: options of the command line and the configuration file.
+    """
 
     command: Command
     given: Given
 
     @property
     def workflow(self) -> Callable[..., Any]:
-        """The function that does the work."""
+        """Workflow of the command."""
         return self.command.workflow
 
     @property
     def out(self) -> Path:
-        """The directory for the files."""
+        """Output directory."""
         return self.given.common.out or self.command.default_out
 
     def __call__(self, **further: Any) -> Any:
-        """Call the workflow."""
+        """Call the workflow with the options and ``further`` keyword arguments."""
         everywhere = {"out": self.out, "imports": self.given.common.imports}
         options = {name: v for name, v in everywhere.items() if takes(self.workflow, name)}
         if takes(self.workflow, "scenario"):
@@ -61,7 +77,7 @@ class Call:
         return self.workflow(**options, **self.given.options, **further)
 
     def scenario(self) -> Scenario | None:
-        """The scenario; None if none is given and the workflow can do without."""
+        """The scenario; None if it is optional and not given."""
         if not (is_required(self.workflow, "scenario") or self.given.has_scenario()):
             return None
         recording = self.given.options.get("channels")
@@ -69,7 +85,7 @@ class Call:
         return make_scenario(self.given, self._weights_of_model, **fixed)
 
     def _weights_of_model(self, scenario: Scenario) -> int:
-        """Number of weights of the model that the command is about."""
+        """Number of weights of the uploaded model: that of ``--task``, if the command has one."""
         if not takes(self.workflow, "task"):
             return MODEL_WEIGHTS
         from feduplink.workflows.federation import task_of
@@ -77,7 +93,7 @@ class Call:
         return task_of(scenario, **self.given.options).weights
 
     def _recorded_workers(self, path: str) -> int:
-        """The number of workers of a recording, which is that of the scenario."""
+        """Number of workers of a recording; raises if ``--workers`` differs."""
         from feduplink.channels.recorded import recorded_workers
 
         options = self.given.options
@@ -85,14 +101,14 @@ class Call:
         workers = recorded_workers(path, **order)
         if str(self.given.fields.get("workers", workers)) != str(workers):
             raise InputError(
-                f"workers: {path} holds channels of {workers} workers; accepted: {workers}, or no "
-                "--workers."
+                f"workers: {path} contains channels of {workers} workers; accepted: {workers}, or "
+                "no --workers."
             )
         return workers
 
 
 def run_workflow(call: Call) -> None:
-    """Call a workflow; save its result and print it, unless it returns none and did so itself."""
+    """Call a workflow; save and print its result, if it returns a :class:`Result`."""
     result, out = call(), console()
     if not isinstance(result, workflows.Result):
         if result is not None:
@@ -108,15 +124,15 @@ def run_workflow(call: Call) -> None:
 
 @dataclass(frozen=True)
 class Command:
-    """An entry of ``feduplink --help``.
+    """A command of ``feduplink``.
 
     Attributes:
-        name: the word after ``feduplink``.
-        workflow: the function that does the work; its docstring begins with a line for the help.
-        example: a command line that works, shown at the end of its ``--help``.
-        run: calls the workflow and prints.
-        writes: whether it writes files into ``--out``.
-        usage: the words after the command in the first line of ``--help``.
+        name: name of the command.
+        workflow: workflow of the command; the first line of its docstring is the summary.
+        example: example shown at the end of ``--help``.
+        run: function that calls the workflow and prints the result.
+        writes: whether the command writes files to ``--out``.
+        usage: arguments in the first line of ``--help``.
     """
 
     name: str
@@ -128,13 +144,13 @@ class Command:
 
     @property
     def summary(self) -> str:
-        """One line for the overview."""
+        """Summary in ``feduplink --help``."""
         first, *_ = str(self.workflow.__doc__).splitlines()
         return first.removesuffix(".")
 
     @property
     def default_out(self) -> Path:
-        """The directory for files unless ``--out`` names another."""
+        """Default of ``--out``."""
         return Path("runs", self.name)
 
 
@@ -152,7 +168,7 @@ def channels(
 ) -> None:
     """Draw channels of a scenario and write them to an HDF5 file.
 
-    The file is ``channels.h5``, beside ``metrics.json``; printed are quantiles of the direct gain.
+    Writes ``channels.h5`` and ``metrics.json``, and prints quantiles of the direct gain.
     """
     import numpy as np
 
@@ -182,14 +198,14 @@ def channels(
 
 
 def run_optimum(call: Call) -> None:
-    """Find the optimum, and print how to check its proof if there is one."""
+    """Find the optimum, and print the command that checks its proof, if one was written."""
     run_workflow(call)
     if (path := call.given.options.get("certificate")) is not None:
         console().print(f"the proof in {path}: feduplink check {path}")
 
 
 def run_check(call: Call) -> None:
-    """Check a proof; one that does not hold ends the command with status 1."""
+    """Check a proof; raises :class:`ProofError` if it does not hold."""
     checked = call()
     if not checked.valid:
         raise ProofError(checked.failure)
@@ -200,27 +216,28 @@ def run_check(call: Call) -> None:
 
 
 def run_demo(call: Call) -> None:
-    """Run the demo and print its results as they come."""
+    """Run the demo and print its results as soon as they are available."""
     out = console()
 
-    def tell(said: Any) -> None:
-        is_result = isinstance(said, workflows.Result)
-        out.print(terminal_table(said.table()) if is_result else wrapped(said, out))
+    def show(content: Any) -> None:
+        """Print a message or a result."""
+        is_result = isinstance(content, workflows.Result)
+        out.print(terminal_table(content.table()) if is_result else wrapped(content, out))
 
-    call(tell=tell)
+    call(tell=show)
 
 
 def sweep(
     swept: Annotated[
         tuple[str, ...],
-        Field(description="The command to run for every value, with its other options; after --"),
+        Field(description="Command to run for every value, with its other options, after --"),
         CommandLine(metavar="COMMAND", positional=True),
     ],
     vary: Annotated[
         tuple[tuple[str, ...], ...],
         Field(
-            description="An option of the command, without its dashes, and its values; twice for "
-            "all pairs of values"
+            description="Option of the command, without dashes, and its values; given twice: all "
+            "pairs of values"
         ),
         CommandLine(metavar=("OPTION", "VALUE"), nargs="+", repeated=True),
     ],
@@ -229,20 +246,21 @@ def sweep(
     figure: Annotated[
         str | None,
         Field(
-            description="Measure of the table and the plot; the CSV file has all measures (default:"
-            " objective, or final_error of a federation)"
+            description="Measure shown in table and plot; the CSV file contains all measures "
+            "(default: objective, or final_error of a federation)"
         ),
         CommandLine(metavar="NAME"),
     ] = None,
     processes: Processes = None,
 ) -> Sweep:
     """Run a command for several values of one or two options: table, CSV and plot."""
-    from feduplink.cli import parse
-
     if len({name for name, *_ in vary}) < len(vary):
-        raise InputError("vary: accepted: one option, or two different ones.")
+        raise InputError("vary: an option was given twice; accepted: one or two different options.")
     if any(word == "--out" or word.startswith("--out=") for word in swept):
-        raise InputError("sweep: --out stands before the --; each run has a directory below it.")
+        raise InputError(
+            "sweep: --out was given after the --; accepted: --out before it, which contains a "
+            "directory per run."
+        )
     call = parse(swept)
     if not (takes(call.workflow, "scenario") and call.command.writes):
         raise InputError(
@@ -264,12 +282,12 @@ def sweep(
 
 
 def _plain(value: str) -> Any:
-    """A value of a swept option: several with commas are a list."""
+    """Value of a swept option; a comma-separated text becomes a tuple."""
     return tuple(value.split(",")) if "," in value else value
 
 
 def run_reproduce(call: Call) -> None:
-    """Reproduce figures, and print the verdicts on the claims."""
+    """Reproduce figures and print the verdicts on the claims."""
     from feduplink.reporting.page import PAGE_FILE
 
     out, found = console(), call()
@@ -280,25 +298,25 @@ def run_reproduce(call: Call) -> None:
     for remark in table.remarks:
         out.print(wrapped(remark, out))
     page = call.out / PAGE_FILE
-    out.print(f"figures, tables and what was measured: open {page} in a browser")
+    out.print(f"figures, tables and measured values: open {page} in a browser")
 
 
 def run_service(call: Call) -> None:
-    """Serve until a signal comes."""
+    """Serve until SIGINT or SIGTERM."""
     call(on_start=console().print)
 
 
 def report(
     directories: Annotated[
         tuple[Path, ...],
-        Field(description="Directories of runs, or with runs anywhere below them"),
+        Field(description="Directories of runs, or directories that contain runs at any depth"),
         CommandLine(metavar="DIR", positional=True),
     ],
     *,
     out: Path,
     seed: Seed = 0,
 ) -> None:
-    """Write one self-contained HTML page on all runs in and below the directories."""
+    """Write a self-contained HTML report on all runs in and below the directories."""
     from feduplink.reporting.page import PAGE_FILE, read_sections, write_page
     from feduplink.storage.run_directory import find_runs, write_metrics
 
@@ -318,12 +336,10 @@ def data(
     data: DataDirectory = None,
     fetch: Annotated[
         str | None,
-        Field(description="Fetch a data set from its official source; without it, list all"),
+        Field(description="Fetch a data set from its official source; default: list all"),
         CommandLine(metavar="NAME"),
     ] = None,
-    verify: Annotated[
-        bool, Field(description="Compare every file that is there with its checksum")
-    ] = False,
+    verify: Annotated[bool, Field(description="Verify the checksums of all files present")] = False,
     seed: Seed = 0,
 ) -> None:
     """List the data sets with licences and sources; fetch and verify them."""
@@ -336,7 +352,8 @@ def data(
         entry = data_set(fetch)
         if root is None:
             raise InputError(
-                "data: a directory to fetch to is needed; accepted: --data DIR or FEDUPLINK_DATA."
+                "data: no directory was given; accepted with --fetch: --data DIR or the variable "
+                "FEDUPLINK_DATA."
             )
         fetch_files(entry, root)
     states = {name: data_state(entry, root, verify) for name, entry in DATA_SETS.items()}
@@ -360,7 +377,7 @@ def data(
         )
 
 
-#: In the order of ``feduplink --help``.
+#: All commands, in the order of ``feduplink --help``.
 COMMANDS = (
     Command(
         "demo",
@@ -444,3 +461,83 @@ COMMANDS = (
         "feduplink data --fetch mnist --data ~/feduplink-data",
     ),
 )
+
+
+def parse(words: Sequence[str]) -> Call:
+    """Parse a command line.
+
+    Args:
+        words: words after ``feduplink``.
+
+    Returns:
+        The command with its options.
+
+    Raises:
+        InputError: if the command or an option is not accepted.
+        SystemExit: after ``--help``, ``--version`` and ``--completion``.
+    """
+    known = {command.name: command for command in COMMANDS}
+    first, *further = words or ["--help"]
+    if first in known:
+        return _parse_options(known[first], further)
+    if not first.startswith("-"):
+        raise unknown_name("command", first, known)
+    parser = overview_parser()
+    shell = parser.parse_known_args([first, *further])[0].completion
+    if shell is None:
+        raise InputError(f"{first}: no such option; see feduplink --help.")
+    if shell not in SHELLS:
+        raise unknown_name("completion", shell, SHELLS)
+    (subparsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    for name, command in known.items():
+        _declare(subparsers.choices[name], command)
+    print(completion_script(parser, shell))
+    sys.exit(0)
+
+
+def _parse_options(command: Command, words: Sequence[str]) -> Call:
+    """Parse the options of a command."""
+    parser = Parser(
+        prog=f"feduplink {command.name}",
+        description=command.summary,
+        epilog=f"example: {command.example}",
+        allow_abbrev=False,
+    )
+    parser.usage = f"{parser.prog} {command.usage}".rstrip()
+    _declare(parser, command)
+    args, unknown = parser.parse_known_args(_with_attached_values(words))
+    if unknown:
+        raise _unknown_option(parser, unknown[0])
+    return Call(command, given_options(args, command.workflow, parser.prog))
+
+
+def _with_attached_values(words: Sequence[str]) -> list[str]:
+    """Join ``--option -20,-23`` and ``--option -20dBW`` to ``--option=VALUE``.
+
+    argparse treats a word that begins with a minus sign as an option unless it is a plain number.
+    """
+    attached: list[str] = []
+    for word in words:
+        follows_option = bool(attached) and re.fullmatch(r"--[a-z][a-z-]*", attached[-1])
+        if follows_option and re.match(r"-[\d.]", word):
+            attached[-1] += f"={word}"
+        else:
+            attached.append(word)
+    return attached
+
+
+def _declare(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Add the options of a command to a parser."""
+    add_workflow_options(parser, command.workflow)
+    add_common_options(parser, command.default_out if command.writes else None)
+
+
+def _unknown_option(parser: argparse.ArgumentParser, word: str) -> InputError:
+    """Error for a word that is not an option of the command."""
+    name = word.partition("=")[0]
+    if not name.startswith("-"):
+        return InputError(f"{name}: only options are accepted here; see {parser.prog} --help.")
+    known = [option for action in parser._actions for option in action.option_strings]
+    return InputError(
+        f"{name}: no such option{did_you_mean(name, known)} see {parser.prog} --help."
+    )

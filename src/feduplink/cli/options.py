@@ -1,6 +1,6 @@
-"""Options of the command line, made from the signature of a workflow.
+"""Options of the command line, derived from the signatures of workflows.
 
-Nothing here imports PyTorch, so that every ``--help`` is there at once.
+Importing this module does not import PyTorch, so that ``--help`` is immediate.
 """
 
 from __future__ import annotations
@@ -36,60 +36,60 @@ from feduplink.workflows.options import (
     takes,
 )
 
-#: Options with a second, shorter name.
+#: Short names of options.
 _SHORT_NAMES = {
     "static_power_w": "--static-power",
     "noise_power_w": "--noise-power",
     "pmax_dbw": "--pmax",
 }
-#: Largest configuration file, bytes.
+#: Maximum size of a configuration file, bytes.
 _MAX_CONFIG_BYTES = 1 << 20
 _Positive = Annotated[float, Field(gt=0)]
 _Positives = _Positive | tuple[_Positive, ...] | None
-#: Names of options about the configuration file itself.
+#: Options that concern the configuration file.
 _ABOUT_CONFIG = ("config", "print_config")
 _Model = TypeVar("_Model", bound=ValidatedModel)
 
 
 class UploadLimits(ValidatedModel):
-    """Limits on one upload, which replace the thresholds of rate and energy efficiency."""
+    """Limits on one upload, from which thresholds on rate and energy efficiency are computed."""
 
     time_max_s: _Positives = Field(
         None,
-        description="Longest upload, s, instead of --rate-min: the threshold at which an upload at "
-        "the mean rate takes this time; one value or one per worker",
+        description="Maximum time of an upload, s, instead of --rate-min: sets the threshold at "
+        "which an upload at the mean rate takes this time; one value or one per worker",
     )
     energy_max_j: _Positives = Field(
         None,
-        description="Largest energy of an upload, J, instead of --ee-min: the threshold at which "
-        "an upload at the mean efficiency takes this energy; one value or one per worker",
+        description="Maximum energy of an upload, J, instead of --ee-min: sets the threshold at "
+        "which an upload at the mean efficiency takes this energy; one value or one per worker",
     )
     model_bits: _Positives = Field(
         None,
-        description="Bits of one upload for these two limits; one value or one per worker "
-        f"(default: those of the federated model, else of {MODEL_WEIGHTS} weights)",
+        description="Size of one upload for these two limits, bits; one value or one per worker "
+        f"(default: that of the federated model, else of {MODEL_WEIGHTS} weights)",
     )
 
 
 class Common(ValidatedModel):
-    """Options of every command that are not its workflow's."""
+    """Options of every command beside those of its workflow."""
 
     out: Path | None = Field(None, description="Directory for the files of the result")
     imports: tuple[str, ...] = Field((), description="Modules to import first")
-    units: UnitSystem = Field("engineering", description="Units of tables, plots and pages")
+    units: UnitSystem | None = Field(None, description="Units of tables, plots and pages")
 
 
 class Given(NamedTuple):
-    """The options of a command line and its ``--config`` file, by group.
+    """Options of a command line and its ``--config`` file, by group.
 
     Attributes:
-        options: of the workflow, validated; without those that are not given.
-        base: the name or file of ``--scenario``, or the fields of a configuration file; None: the
-            default scenario.
-        fields: what the command line changes of it, to be validated by the scenario.
-        limits: of an upload.
+        options: validated options of the workflow that are given.
+        base: name or file of ``--scenario``, or fields of the scenario in the configuration file;
+            None: the default scenario.
+        fields: fields of the scenario given on the command line, not yet validated.
+        limits: limits on an upload.
         common: options of every command.
-        prints_config: whether they are to be printed only.
+        prints_config: whether ``--print-config`` is given.
     """
 
     options: dict[str, Any]
@@ -100,12 +100,12 @@ class Given(NamedTuple):
     prints_config: bool
 
     def has_scenario(self) -> bool:
-        """Whether anything is given of the scenario."""
+        """Whether a scenario or any of its fields is given."""
         return self.base is not None or bool(self.fields or self.limits.model_fields_set)
 
 
 def add_workflow_options(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
-    """One option per field of the workflow's options, then those of the scenario."""
+    """Add the options of a workflow and, if it has one, of the scenario to a parser."""
     model = options_of(function)
     groups = field_groups(function)
     grouped = {name for fields in groups.values() for name in fields}
@@ -116,7 +116,7 @@ def add_workflow_options(parser: argparse.ArgumentParser, function: Callable[...
     for title, fields in groups.items():
         group = parser.add_argument_group(title)
         for name, field in fields.items():
-            if name not in shown:  # the first of two groups that share an option has it
+            if name not in shown:  # an option shared by two groups is listed in the first
                 _add_field(group, name, field)
         shown |= fields.keys()
     if takes(function, "scenario"):
@@ -124,13 +124,13 @@ def add_workflow_options(parser: argparse.ArgumentParser, function: Callable[...
 
 
 def add_scenario_options(parser: argparse.ArgumentParser) -> None:
-    """``--scenario``, the limits on uploads, and one option for every field of the scenario."""
+    """Add ``--scenario``, the limits on uploads, and an option per field of the scenario."""
     group = parser.add_argument_group("scenario")
     group.add_argument(
         "--scenario",
         metavar="FILE",
         default=argparse.SUPPRESS,
-        help="YAML file, or one of the shipped scenarios "
+        help="YAML file, or one of the scenarios of the package: "
         f"{', '.join(shipped_scenarios())}; the options below override it",
     )
     for model in (Scenario, UploadLimits):
@@ -139,7 +139,7 @@ def add_scenario_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_common_options(parser: argparse.ArgumentParser, out: Path | None) -> None:
-    """``--out``, ``--config``, ``--print-config`` and ``--import``."""
+    """Add the options of every command; ``out`` is the default of ``--out``, None omits it."""
     if out is not None:
         parser.add_argument(
             "--out",
@@ -151,7 +151,7 @@ def add_common_options(parser: argparse.ArgumentParser, out: Path | None) -> Non
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="YAML file with options of this command, as --print-config writes it; options of the "
+        help="YAML file with options of this command, as --print-config prints it; options of the "
         "command line override it",
     )
     parser.add_argument(
@@ -173,13 +173,25 @@ def add_common_options(parser: argparse.ArgumentParser, out: Path | None) -> Non
         action="append",
         metavar="MODULE",
         default=argparse.SUPPRESS,
-        help="Import a module of your own first, for what it registers and for saved policies of "
-        "its classes; may be repeated",
+        help="Import a module first, which registers objects or defines classes of saved policies; "
+        "may be repeated",
     )
 
 
 def given_options(args: argparse.Namespace, function: Callable[..., Any], prog: str) -> Given:
-    """The options of the command line, on top of those of ``--config``."""
+    """Combine and validate the options of the command line and ``--config``.
+
+    Args:
+        args: parsed command line; its options override those of the file.
+        function: workflow of the command.
+        prog: name of the command, for error messages.
+
+    Returns:
+        The options by group.
+
+    Raises:
+        InputError: if an option is unknown, missing or invalid.
+    """
     configured = read_config(args.config) if args.config else {}
     model = options_of(function)
     accepted = {*model.model_fields, *Common.model_fields}
@@ -195,7 +207,7 @@ def given_options(args: argparse.Namespace, function: Callable[..., Any], prog: 
         if name not in both and is_required(function, name):
             form = command_line(field)
             shown = form.metavar if form.positional else _flag(name)
-            raise InputError(f"{shown}: missing; see {prog} --help.")
+            raise InputError(f"{shown} is required; see {prog} --help.")
     options = _fields_of(model, both)
     return Given(
         {name: getattr(options, name) for name in options.model_fields_set},
@@ -208,12 +220,12 @@ def given_options(args: argparse.Namespace, function: Callable[..., Any], prog: 
 
 
 def _fields_of(model: type[_Model], values: Mapping[str, Any]) -> _Model:
-    """The model with those of the values that are its fields."""
+    """Model of the values that are its fields."""
     return model(**{name: values[name] for name in model.model_fields if name in values})
 
 
 def read_config(path: str) -> dict[str, Any]:
-    """The options in a YAML file, by name."""
+    """Options in a YAML file, by name with underscores."""
     content = parse_mapping(
         read_limited(Path(path), "config", _MAX_CONFIG_BYTES), f"config: {path}"
     )
@@ -221,10 +233,11 @@ def read_config(path: str) -> dict[str, Any]:
 
 
 def config_text(function: Callable[..., Any], given: Given, scenario: Scenario | None) -> str:
-    """All options of a call as YAML: keyword arguments of the workflow, to be read back."""
+    """All options of a call as YAML, for ``--config``: keyword arguments of the workflow."""
     content: dict[str, Any] = {}
     if scenario is not None:
-        # Weights that are not given may be those of the data: as the scenario's they would be used.
+        # Weights that are not given may be replaced by those of the data; listing them would not
+        # allow that.
         unknown = {"weights"} - scenario.model_fields_set
         content["scenario"] = scenario.model_dump(mode="json", exclude=unknown)
     grouped = {name for fields in field_groups(function).values() for name in fields}
@@ -237,10 +250,19 @@ def config_text(function: Callable[..., Any], given: Given, scenario: Scenario |
 def make_scenario(
     given: Given, weights_of_model: Callable[[Scenario], int], **fixed: Any
 ) -> Scenario:
-    """The scenario with the fields of the command line on top, and ``fixed`` on top of all.
+    """Build the scenario of a command.
 
-    Limits on time and energy become thresholds for uploads of the model that the command is about,
-    with as many weights as ``weights_of_model`` counts.
+    Args:
+        given: options; fields of the command line override those of the base scenario.
+        weights_of_model: function that returns the number of weights of the uploaded model, by
+            which limits on time and energy are converted to thresholds.
+        fixed: fields that override all others.
+
+    Returns:
+        The scenario.
+
+    Raises:
+        InputError: if a field or a limit is not accepted.
     """
     if isinstance(given.base, Mapping):
         scenario = Scenario(**{str(name): value for name, value in given.base.items()})
@@ -254,7 +276,7 @@ def make_scenario(
     for limit, threshold in (("time_max_s", "rate_min"), ("energy_max_j", "ee_min")):
         if getattr(limits, limit) is not None and threshold in given.fields:
             names = f"{limit} and {threshold}".replace("_", "-")
-            raise InputError(f"{names} say the same twice; accepted: one of them.")
+            raise InputError(f"{names} were both given; accepted: one of them.")
     for name, values in limits:
         if isinstance(values, tuple) and len(values) != scenario.workers:
             raise InputError(
@@ -275,13 +297,13 @@ def _add_field(
     form, is_listed = command_line(field), any(map(is_list, kinds_of(field)))
     default = form.default or _shown(field.default)
     is_clear = required or not default or (field.annotation is bool and not field.default)
-    told = "" if is_clear or "(default: " in str(field.description) else f" (default: {default})"
+    shown = "" if is_clear or "(default: " in str(field.description) else f" (default: {default})"
     how: dict[str, Any] = {
         "default": argparse.SUPPRESS,
-        "help": f"{field.description}{_names_of(field)}{told}".replace("%", "%%"),
+        "help": f"{field.description}{_names_of(field)}{shown}".replace("%", "%%"),
     }
     if form.positional:
-        # Never required here: a configuration file may have it.
+        # Not required by argparse, because the configuration file may contain it.
         nargs = "*" if is_listed else "?"
         group.add_argument(name, metavar=form.metavar, nargs=nargs, **how)
         return
@@ -299,11 +321,12 @@ def _add_field(
 
 
 def _flag(name: str) -> str:
+    """Name of an option on the command line."""
     return f"--{name.replace('_', '-')}"
 
 
 def _shown(default: Any) -> str:
-    """A default as it is typed."""
+    """A default as it is typed on the command line."""
     if default is None:
         return "none"
     if isinstance(default, tuple | list):
@@ -322,12 +345,13 @@ def _split_text_or_none(text: str) -> str | list[str] | None:
 
 
 def names_of(field: FieldInfo) -> list[str]:
-    """The names that an option takes from registries."""
+    """Names that an option accepts from registries."""
     registries = [item for item in field.metadata if isinstance(item, Registry)]
     return [name for registry in registries for name in registry.names()]
 
 
 def _names_of(field: FieldInfo) -> str:
+    """List of the accepted names with aliases, for the help."""
     aliases = {
         name: alias
         for item in field.metadata
@@ -340,7 +364,7 @@ def _names_of(field: FieldInfo) -> str:
 
 
 def _metavar(field: FieldInfo) -> str:
-    """``{a,b}`` for a choice of names, else the kind of value."""
+    """Placeholder of a value: ``{a,b}`` for a choice of names, or its type."""
     if names_of(field):
         return "NAME"
     first, *others = kinds_of(field)
@@ -351,8 +375,8 @@ def _metavar(field: FieldInfo) -> str:
     return "X" if others else {int: "N", str: "TEXT", Path: "FILE"}.get(first, "X")
 
 
-#: After a comma another name is completed. Bash takes what a function whose name has ``_file``
-#: prints as paths, and writes a slash after directories.
+#: Completion functions for comma-separated names and files. Bash treats the output of functions
+#: with ``_file`` in their name as paths and appends a slash to directories.
 _BASH = """{function}() {{
   local last="${{1##*,}}"
   compgen -P "${{1%"$last"}}" -W {names} -- "$last"
@@ -364,9 +388,17 @@ _ZSH = """{function}() {{
 
 
 def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script for a parser that has all commands with their options.
+    """Completion script for commands, options, registered names, choices and files.
 
-    Completed are commands, options, registered names, choices and files.
+    Args:
+        parser: parser of all commands with their options.
+        shell: ``bash`` or ``zsh``.
+
+    Returns:
+        The script.
+
+    Raises:
+        InputError: if the extra ``completion`` is not installed.
     """
     shtab = import_extra("shtab", "completion")
     paths = {
@@ -395,6 +427,7 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _completion_function(function: str, names: Sequence[str], shell: str) -> str:
+    """Shell function that completes names and files."""
     if shell == "zsh":
         return _ZSH.format(function=function, names=shlex.quote(f"names:name:({' '.join(names)})"))
     return _BASH.format(function=function, names=shlex.quote(" ".join(names)))

@@ -1,4 +1,4 @@
-"""Export of a policy to an ONNX file, compared with PyTorch."""
+"""Export of a policy to an ONNX file, and comparison of the file with PyTorch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from feduplink.version import __version__
 
 #: Largest accepted difference to PyTorch, relative to Pmax.
 TOLERANCE = 1e-5
-#: Numbers of workers at which a policy for any number is compared; number of channels of each.
+#: Numbers of workers at which a policy for any number is compared, and channels for each.
 CHECKED_WORKERS = (2, 8, 32, 100)
 _CHECKED_CHANNELS = 50
 _OPSET = 18
@@ -51,10 +51,9 @@ class ExportedPolicy:
     Attributes:
         file: the ONNX file.
         name: name of the policy.
-        fixed_workers: the only number of workers it accepts; None: any.
+        fixed_workers: the only accepted number of workers; None: any.
         differences: largest difference to ``policy.allocate`` over random channels, relative to
             Pmax, by number of workers.
-
     """
 
     file: Path
@@ -74,10 +73,11 @@ class ExportedPolicy:
 
 @track("export to ONNX")
 def export_onnx(policy: Policy, path: str | os.PathLike[str]) -> ExportedPolicy:
-    """Export a policy and compare the file with PyTorch.
+    """Export a policy to ONNX, and compare the file with PyTorch.
 
     The file maps ``csi`` (N, L, L) to ``power_w`` (N, L), both float32, for any N, and for any L
-    unless the policy has a fixed number of workers.
+    unless the policy has a fixed number of workers. The package :mod:`feduplink.export` shows an
+    example.
 
     Args:
         policy: ``pdx`` or a policy with a network.
@@ -88,12 +88,12 @@ def export_onnx(policy: Policy, path: str | os.PathLike[str]) -> ExportedPolicy:
 
     Raises:
         InputError: if the policy has no network, or the file differs from it by more than
-            :data:`TOLERANCE`; then no file is written.
+            :data:`TOLERANCE`; no file is written then.
     """
     if not isinstance(policy, NeuralPolicy | UnrolledPolicy):
         raise InputError(
-            "export: policy must be pdg, pdm, pdx or a network policy of your own; "
-            f"{policy.name} has no network."
+            f"export: the policy {policy.name} has no network; accepted: pdg, pdm, pdx or a "
+            "network policy of your own."
         )
     file = Path(path)
     module = _Allocation(policy).eval()
@@ -104,19 +104,26 @@ def export_onnx(policy: Policy, path: str | os.PathLike[str]) -> ExportedPolicy:
 
 
 class _Allocation(nn.Module):
-    """``policy.allocate`` as a module, (N, L, L) to (N, L) float32."""
+    """``policy.allocate`` as a module."""
 
     pmax_w: Tensor
 
     def __init__(self, policy: NeuralPolicy | UnrolledPolicy) -> None:
         super().__init__()
         self.silence_w, self.csi_noise = policy.silence_w, policy.scenario.csi_noise
-        # () or (L,); a buffer, because a cached property is not a constant while it is traced.
+        # () or (L,); a buffer, because tracing does not treat a cached property as a constant.
         self.register_buffer("pmax_w", policy.scenario.max_power.float())
         self.network = UnrolledGraph(policy) if isinstance(policy, UnrolledPolicy) else policy
 
     def forward(self, csi: Tensor) -> Tensor:
-        """Powers within [0, Pmax] in W, 0 below the policy's threshold, (N, L, L) to (N, L)."""
+        """Compute powers within [0, Pmax] in W, 0 below the policy's threshold.
+
+        Args:
+            csi: (N, L, L), float32, linear, relative to the noise power.
+
+        Returns:
+            (N, L), float32, W.
+        """
         if isinstance(self.network, UnrolledGraph):
             power = self.pmax_w * self.network(denoised_csi(csi, self.csi_noise))
         else:
@@ -125,16 +132,16 @@ class _Allocation(nn.Module):
 
 
 def _write(module: nn.Module, policy: UnrolledPolicy | NeuralPolicy, file: Path) -> None:
-    """Write the module with the policy's metadata."""
+    """Write the module and the policy's metadata to an ONNX file."""
     onnx = import_extra("onnx", "export")
     opset18 = import_extra("onnxscript", "export").opset18
 
-    # ONNX Runtime's sigmoid has an absolute error of 1e-7, which small powers must not have. The
-    # gates of pdx may.
+    # ONNX Runtime's sigmoid has an absolute error of 1e-7, which is too large for small powers, but
+    # not for the gates of pdx.
     def sigmoid(x: Any) -> Any:
         return opset18.Exp(opset18.Neg(softplus(opset18.Neg(x))))
 
-    # PyTorch's softplus is the identity above a threshold, where ONNX's rounds to it.
+    # PyTorch's softplus is the identity above a threshold; that of ONNX equals it up to rounding.
     def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
         assert (beta, threshold) == (1.0, 20.0)
         return opset18.Softplus(x)
@@ -149,7 +156,7 @@ def _write(module: nn.Module, policy: UnrolledPolicy | NeuralPolicy, file: Path)
         workers = torch.export.Dim("L", min=1)
         sizes |= {1: workers, 2: workers}
     example = _draw_csi(policy, policy.scenario.workers, 3)
-    with torch.no_grad(), _without_messages():
+    with torch.no_grad(), _silent_exporter():
         module(example)  # fills caches before the module is traced
         program = torch.onnx.export(
             module,
@@ -171,6 +178,7 @@ def _write(module: nn.Module, policy: UnrolledPolicy | NeuralPolicy, file: Path)
 
 
 def _metadata(policy: UnrolledPolicy | NeuralPolicy) -> dict[str, Any]:
+    """Metadata of the policy as JSON values."""
     multipliers = None
     if isinstance(policy, LagrangianPolicy):
         multipliers = {name: values.tolist() for name, values in policy.point.tensors().items()}
@@ -187,7 +195,11 @@ def _metadata(policy: UnrolledPolicy | NeuralPolicy) -> dict[str, Any]:
 
 
 def _differences(policy: UnrolledPolicy | NeuralPolicy, exported: OnnxPolicy) -> dict[int, float]:
-    """Largest differences to PyTorch relative to Pmax, by number of workers."""
+    """Largest differences to PyTorch relative to Pmax, by number of workers.
+
+    Raises:
+        InputError: if one exceeds :data:`TOLERANCE`.
+    """
     differences = {}
     pmax_w = float(policy.scenario.max_power.max())
     for workers in [policy.fixed_workers] if policy.fixed_workers else CHECKED_WORKERS:
@@ -196,22 +208,22 @@ def _differences(policy: UnrolledPolicy | NeuralPolicy, exported: OnnxPolicy) ->
         differences[workers] = float(difference.max()) / pmax_w
     if max(differences.values()) > TOLERANCE:
         raise InputError(
-            f"export: ONNX and PyTorch may differ by {TOLERANCE:g} of Pmax at most; they differ by "
-            f"{max(differences.values()):.2g}."
+            f"export: ONNX and PyTorch differ by {max(differences.values()):.2g} of Pmax; "
+            f"accepted: at most {TOLERANCE:g}."
         )
     return differences
 
 
 def _draw_csi(policy: UnrolledPolicy | NeuralPolicy, workers: int, count: int) -> Tensor:
-    """Channels of the default cell with this number of workers, scaled to the policy's Pmax."""
+    """Channels (count, L, L) of the default cell with L workers, scaled to the policy's Pmax."""
     cell = Scenario(workers=workers)
     csi = draw_csi(cell, count, torch.Generator().manual_seed(0))
     return csi * float(cell.max_power / policy.scenario.max_power.max())
 
 
 @contextlib.contextmanager
-def _without_messages() -> Iterator[None]:
-    """Suppress the exporter's messages on optional packages."""
+def _silent_exporter() -> Iterator[None]:
+    """Suppress the exporter's messages about optional packages."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

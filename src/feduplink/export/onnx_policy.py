@@ -1,4 +1,4 @@
-"""An exported policy, run by ONNX Runtime; imports PyTorch only where CSI is validated."""
+"""An exported policy, evaluated by ONNX Runtime; imports PyTorch only to validate CSI."""
 
 from __future__ import annotations
 
@@ -34,14 +34,13 @@ _MAX_REASON = 300
 
 
 class OnnxPolicy:
-    """An exported policy; several threads may use it.
+    """An exported policy; safe for use by several threads.
 
     Attributes:
         metadata: ``policy``, ``scenario``, ``version``, ``workers``, ``silence_w``, ``units`` and
             ``multipliers``, as :func:`feduplink.export.export_onnx` wrote them.
         scenario: scenario of the policy.
-        fixed_workers: the only number of workers it accepts; None: any.
-
+        fixed_workers: the only accepted number of workers; None: any.
     """
 
     def __init__(self, file: str | os.PathLike[str], *, threads: int = 1) -> None:
@@ -49,7 +48,7 @@ class OnnxPolicy:
 
         Args:
             file: ONNX file written by ``export_onnx``.
-            threads: number of threads of a computation; one is fastest for a single channel.
+            threads: number of threads per computation; one is fastest for a single channel.
 
         Raises:
             InputError: if the file is not an exported policy, or damaged.
@@ -59,11 +58,14 @@ class OnnxPolicy:
         content = read_limited(path, "policy", _MAX_BYTES)
         if not _is_intact(content):
             raise InputError(
-                f"policy: {path} is not an exported policy, or damaged; write one with 'feduplink "
-                "export'."
+                f"policy: {path} is not an exported policy, or damaged; accepted: a file written "
+                "by 'feduplink export'."
             )
         if _EXTERNAL_DATA in content:
-            raise InputError(f"policy: {path} must contain all weights; some are in another file.")
+            raise InputError(
+                f"policy: {path} refers to weights in another file; accepted: a file with all "
+                "weights."
+            )
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -75,7 +77,7 @@ class OnnxPolicy:
             self._session = runtime.InferenceSession(
                 content, options, providers=["CPUExecutionProvider"]
             )
-            # Without it every call creates its own, which takes 2 % of its time.
+            # Shared by all calls, because creating the options takes 2 % of a call.
             self._run_options = runtime.RunOptions()
             written = self._session.get_modelmeta().custom_metadata_map[METADATA]
             self.metadata: dict[str, Any] = json.loads(written)
@@ -85,12 +87,12 @@ class OnnxPolicy:
         except Exception as error:  # ONNX Runtime's exceptions have no common base class
             reason = " ".join(str(error).split())[:_MAX_REASON]
             raise InputError(
-                f"policy: {path} is not an exported policy ({reason}); write one with 'feduplink "
-                "export'."
+                f"policy: {path} is not an exported policy ({reason}); accepted: a file written by "
+                "'feduplink export'."
             ) from None
 
     def _check_output(self) -> None:
-        """Raise unless the metadata fits, and the file computes powers in [0, Pmax]."""
+        """Check that the metadata is consistent, and that the powers are in [0, Pmax]."""
         if not isinstance(self.metadata["policy"], str):
             raise ValueError("the policy has no name")
         if self.fixed_workers not in (None, self.scenario.workers):
@@ -106,7 +108,7 @@ class OnnxPolicy:
         """Compute transmit powers in [0, Pmax].
 
         Args:
-            csi: H, (..., L, L), gains over the noise power in 1/W.
+            csi: H, (..., L, L), gains over the noise power, 1/W.
 
         Returns:
             Powers, (..., L), W.
@@ -123,19 +125,26 @@ class OnnxPolicy:
         return self.run(csi.reshape(-1, *csi.shape[-2:])).reshape(csi.shape[:-1])
 
     def run(self, csi: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Compute powers (N, L) in W for valid CSI (N, L, L), which is not checked."""
+        """Compute transmit powers without validation.
+
+        Args:
+            csi: valid CSI, (N, L, L), float32, 1/W.
+
+        Returns:
+            Powers, (N, L), W.
+        """
         powers: NDArray[np.float32] = self._session.run([POWER], {CSI: csi}, self._run_options)[0]
         return powers
 
 
 def insert_checksum(content: bytes) -> bytes:
-    """Replace :data:`CHECKSUM_PLACEHOLDER` by the checksum of the file."""
+    """Replace :data:`CHECKSUM_PLACEHOLDER` in a file's content by the checksum of the content."""
     digest = hashlib.sha256(content).hexdigest()
     return content.replace(_PLACEHOLDER.encode(), digest.encode(), 1)
 
 
 def _is_intact(content: bytes) -> bool:
-    """Whether the file contains its own checksum; others are not passed to ONNX Runtime."""
+    """Whether the file contains its own checksum, as required before ONNX Runtime parses it."""
     if (found := _CHECKSUM.search(content)) is None:
         return False
     unsigned = content.replace(found[1], _PLACEHOLDER.encode(), 1)

@@ -1,10 +1,10 @@
-"""``pdx`` as a small graph: ONNX Runtime's time for one channel goes by the number of operations.
+"""``pdx`` as a graph of few operations, whose number determines the run time for one channel.
 
-The network of ``policies.pdx_network`` with the same weights, in 0.6 times as many operations.
-An iteration's features of a worker are products of positive factors (prices, powers, gates, SINRs),
-sums of products, and logarithms. Here all factors are kept as logarithms, the *columns*: the
-logarithms of all products are one multiplication by a matrix of exponents, the products one
-exponential, and sums of products are folded into the weights of the layer that takes them.
+The network of ``policies.pdx_network`` with the same weights in fewer operations. An iteration's
+features of a worker are products of positive factors (prices, powers, gates, SINRs), sums of
+products, and logarithms. The graph stores the logarithms of all factors, the *columns*. The
+logarithms of all products are then one multiplication by a matrix of exponents, the products one
+exponential, and sums of products are folded into the weights of the next layer.
 
 The formulas are those of the network and of ``link.quality``; :func:`feduplink.export.export_onnx`
 compares the file with the network.
@@ -34,16 +34,16 @@ from feduplink.policies.pdx_network import (
     price_unit,
 )
 
-#: In place of a price of 0, which has no logarithm.
+#: Lower clamp of prices under the logarithm.
 _MIN_PRICE = 1e-30
-#: Limit of logarithms of SINRs, beyond which a link never or always succeeds.
+#: Maximum magnitude of ln SINR, beyond which the success of a link is certain or impossible.
 _MAX_LOG = 80.0
 #: Factor on the logits of the gates that makes the gates 0 or 1.
 _HARD_GATE = 1e30
 
 
 class Column(IntEnum):
-    """Columns of a worker, logarithms unless stated otherwise; powers relative to Pmax."""
+    """Columns of a worker, logarithms unless stated otherwise; powers are relative to Pmax."""
 
     # Constants, first the features of the network in its order.
     DIRECT = 0  # α Pmax
@@ -66,9 +66,9 @@ class Column(IntEnum):
 
 
 class Link(IntEnum):
-    """Columns that follow: of x in (ln SINR, ln(m / SINR), ln(draw p)) ln(1 + e^x), its ln, e^x.
+    """Further columns: ln(1 + e^x), its logarithm, and e^x, for three x.
 
-    Those without a name are not used.
+    The x are ln SINR, ln(m / SINR) and ln(draw p). Unnamed columns are unused.
     """
 
     RATE = 16  # ln(1 + SINR), the rate itself
@@ -83,7 +83,7 @@ _NETWORK_CONSTANTS = list(Column)[: Column.PRICE_PSR]
 
 
 def _unit(index: int) -> Tensor:
-    """Exponents of a single column, (columns of :class:`Column` and :class:`Link`,)."""
+    """Exponents of a single column, one per column of :class:`Column` and :class:`Link`."""
     return nn.functional.one_hot(torch.tensor(index), _COLUMNS).float()
 
 
@@ -103,12 +103,12 @@ VALUE_EE = _unit(Column.PRICE_EE) + _unit(Link.LOG_RATE) + LOG_Q
 SLOPE_PSR = VALUE_PSR + LOG_LOSS
 SLOPE_RATE = _unit(Column.PRICE_RATE) - _unit(Link.RATE) + LOG_SINR
 SLOPE_EE = _unit(Column.PRICE_EE) - _unit(Link.RATE) + LOG_SINR + LOG_Q
-#: Minus the slope of the energy efficiency in ln p at the same SINR, from dq/d ln p = −q² draw p.
+#: Negative slope of the energy efficiency in ln p at fixed SINR, from dq/d ln p = −q² draw p.
 DRAW_COST = VALUE_EE + LOG_Q + LOG_DRAWN
 
 
 class Product(IntEnum):
-    """Products of columns that an iteration computes of every worker."""
+    """Products of columns that an iteration computes for every worker."""
 
     GATE = 0
     VALUE_PSR = 1
@@ -130,8 +130,8 @@ _EXPONENTS = (LOG_GATE, *_VALUES, *_SLOPES, *(slope + LOG_GATE for slope in _SLO
 #: Exponents of the last iteration's values, price of being active, and power.
 _END_EXPONENTS = (*_VALUES, _unit(Column.PRICE_ACTIVATION), LOG_POWER)
 
-#: Number of inputs of the folded layers: columns, products, and the products of the workers that a
-#: worker disturbs, summed with its shares of their noise and interference.
+#: Number of inputs of the folded layers: columns, products, and products of the workers that a
+#: worker interferes with, weighted by its shares of their noise and interference.
 _INPUTS = len(Column) + 2 * len(Product)
 
 
@@ -140,18 +140,24 @@ def _input(
     own: Iterable[Product] = (),
     disturbed: Iterable[Product] = (),
 ) -> Tensor:
-    """Coefficients of the sum of these inputs of the folded layers, (_INPUTS,)."""
-    sum_ = torch.zeros(_INPUTS)
-    sum_[[*columns]] = 1.0
-    sum_[[len(Column) + product for product in own]] = 1.0
-    sum_[[len(Column) + len(Product) + product for product in disturbed]] = 1.0
-    return sum_
+    """Coefficients of a sum of inputs of the folded layers, (_INPUTS,).
+
+    Args:
+        columns: columns of the worker.
+        own: products of the worker.
+        disturbed: products of the workers that the worker interferes with.
+    """
+    coefficients = torch.zeros(_INPUTS)
+    coefficients[[*columns]] = 1.0
+    coefficients[[len(Column) + product for product in own]] = 1.0
+    coefficients[[len(Column) + len(Product) + product for product in disturbed]] = 1.0
+    return coefficients
 
 
-_SLOPE = _input(own=(Product.SLOPE_PSR, Product.SLOPE_RATE, Product.SLOPE_EE))
+_MARGINAL_VALUE = _input(own=(Product.SLOPE_PSR, Product.SLOPE_RATE, Product.SLOPE_EE))
 _GATED_SLOPES = (Product.GATED_SLOPE_PSR, Product.GATED_SLOPE_RATE, Product.GATED_SLOPE_EE)
-#: Decrease of the Lagrangian per unit of ln p, by interference and by consumption.
-_HARM = _input(own=[Product.DRAW_COST], disturbed=_GATED_SLOPES)
+#: Decrease of the Lagrangian per unit of ln p, due to interference and consumption.
+_MARGINAL_COST = _input(own=[Product.DRAW_COST], disturbed=_GATED_SLOPES)
 #: The network's features that are linear in the inputs, in its order.
 _LINEAR_FEATURES = (
     *(_input([column]) for column in _NETWORK_CONSTANTS),
@@ -159,24 +165,26 @@ _LINEAR_FEATURES = (
     _input(own=[Product.GATE]),
     _input(own=(Product.VALUE_PSR, Product.VALUE_RATE, Product.VALUE_EE))
     - _input([Column.ACTIVATION_COST]),
-    _HARM,
+    _MARGINAL_COST,
     _input([Column.INTERFERENCE]),
 )
 #: The features that are logarithms of sums of inputs; they follow the linear ones.
-_LOG_FEATURES = tuple(sum_ + TINY * _input([Column.ONE]) for sum_ in (_SLOPE, _HARM))
+_LOG_FEATURES = tuple(
+    coefficients + TINY * _input([Column.ONE]) for coefficients in (_MARGINAL_VALUE, _MARGINAL_COST)
+)
 
 
 def _matrix(columns: Sequence[Tensor], rows: int | None = None) -> Tensor:
-    """The vectors as columns of a matrix, cut to ``rows`` rows."""
-    return torch.stack([*columns], dim=-1)[:rows] + 0.0  # no zero with a sign
+    """Matrix with the given vectors as columns, truncated to ``rows`` rows."""
+    return torch.stack([*columns], dim=-1)[:rows] + 0.0  # removes negative zeros
 
 
 class _State(NamedTuple):
-    """State at an iteration's output, (2, N, L, any).
+    """State at an iteration's output, (2, N, L, any) each; the first dimension is the start.
 
     Attributes:
-        received: β p of every pair, (2, N, L, L).
-        interference: 1 + Σ β p.
+        received: interference β p of every pair, (2, N, L, L).
+        interference: noise plus interference 1 + Σ β p, (2, N, L, 1).
         columns: the columns of :class:`Column`.
         all_columns: these and the columns of :class:`Link`.
     """
@@ -188,10 +196,13 @@ class _State(NamedTuple):
 
 
 class UnrolledGraph(nn.Module):
-    """The network at the prices of a policy: CSI (N, L, L) to powers over Pmax, (N, L).
+    """The network at the prices of a policy, as a module for export.
 
-    The prices are those of each worker if there are as many workers as in the policy's scenario,
+    The prices are those of each worker if the number of workers is that of the policy's scenario,
     and their means otherwise; the file chooses at run time.
+
+    Args:
+        policy: the policy, with its network, scenario and multipliers.
     """
 
     def __init__(self, policy: UnrolledPolicy) -> None:
@@ -210,7 +221,7 @@ class UnrolledGraph(nn.Module):
             tables.append(self._table(policy, draw, 1))
         self.table = nn.Buffer(torch.cat(tables))
         self.is_direct = nn.Buffer(_unit(Column.DIRECT)[: len(_CONSTANTS)])
-        # In the second start only the best worker is active.
+        # In the second start only the worker with the highest value is active.
         self.all_start = nn.Buffer(torch.tensor((-torch.inf, 0.0)).reshape(2, 1, 1, 1))
 
         self.gated_power = nn.Buffer(torch.tensor(((-1.0, -1.0),)))
@@ -224,7 +235,7 @@ class UnrolledGraph(nn.Module):
         self._fold(network)
 
     def _table(self, policy: UnrolledPolicy, draw: Tensor, workers: int) -> Tensor:
-        """Constants of every worker, and what :meth:`_starts` needs, (workers, any)."""
+        """Constants of every worker, followed by the prices for :meth:`_starts`, (workers, any)."""
         scenario = policy.scenario
         prices = policy.prices(torch.ones(1, workers, workers)).to(torch.float32)
         prices.check_usual(policy.name)
@@ -255,7 +266,7 @@ class UnrolledGraph(nn.Module):
     def _fold(self, network: UnrolledNetwork) -> None:
         """Convert the weights of the network's features to weights of the inputs."""
         linear_features = _matrix(_LINEAR_FEATURES)
-        # Minus the logit of the gate, so that its softplus is the column CLOSING.
+        # Negative logit of the gate, so that its softplus is the column CLOSING.
         signs = torch.tensor((1.0, -1.0))
 
         def fold(weight: Tensor) -> Tensor:
@@ -278,15 +289,22 @@ class UnrolledGraph(nn.Module):
                 self.steps.append(_Step(step, weight, step.read.weight.mT * signs))
 
     def forward(self, csi: Tensor) -> Tensor:
-        """Powers over Pmax, (N, L, L) to (N, L)."""
+        """Compute powers relative to Pmax.
+
+        Args:
+            csi: (N, L, L), linear, relative to the noise power.
+
+        Returns:
+            (N, L), in [0, 1].
+        """
         received = (csi * self.pmax_w).clamp(LEAST_GAIN, 1 / LEAST_GAIN)
         workers = torch.arange(csi.shape[-1], device=csi.device)
         table: Tensor = self.table
         if self.any_number:
-            known = torch.scalar_tensor(csi.shape[-1], dtype=torch.int64) == self.workers
-            table = nn.functional.embedding(torch.where(known, workers, self.workers), table)
+            has_prices = torch.scalar_tensor(csi.shape[-1], dtype=torch.int64) == self.workers
+            table = nn.functional.embedding(torch.where(has_prices, workers, self.workers), table)
         constants, *alone = table.split((len(_CONSTANTS), 1, 1, len(ALONE)), dim=-1)
-        # A product: ONNX Runtime takes twice as long for "where".
+        # A product, because ONNX Runtime takes twice as long for "where".
         own = received * (workers[:, None] == workers).to(received)
         cross = received - own
         direct = own.sum(-1, keepdim=True)
@@ -309,8 +327,8 @@ class UnrolledGraph(nn.Module):
     ) -> Tensor:
         """Starts with equal received powers and with one active worker, (2, N, L, 2).
 
-        See ``starts`` of the network's features; ``rate`` (..., L, len(ALONE)) is the price of the
-        rate, that of the efficiency included, at the powers of ALONE.
+        See ``starts`` of the network's features. ``rate`` (..., L, len(ALONE)) is the price of the
+        rate plus that of the efficiency at the powers of ALONE.
         """
         equal = log_direct - log_direct.amin(-2, keepdim=True)
         sinr = direct * self.alone_power
@@ -324,11 +342,11 @@ class UnrolledGraph(nn.Module):
         return torch.cat((backoff, closing), dim=-1)
 
     def _state(self, constants: Tensor, cross: Tensor, output: Tensor) -> _State:
-        """State at the back-offs and minus the logits of the gates, (2, N, L, 2)."""
-        minus_logs = nn.functional.softplus(output)
-        received = cross * torch.exp(self.gated_power @ minus_logs.mT)
+        """State at an output (2, N, L, 2): attenuations and negative logits of the gates."""
+        negative_logs = nn.functional.softplus(output)
+        received = cross * torch.exp(self.gated_power @ negative_logs.mT)
         interference = 1 + received.sum(-1, keepdim=True)
-        columns = torch.cat((constants, minus_logs, interference.log()), dim=-1)
+        columns = torch.cat((constants, negative_logs, interference.log()), dim=-1)
         logs = (columns @ self.logs).clamp(-_MAX_LOG, _MAX_LOG)
         log1p = nn.functional.softplus(logs)
         link = (log1p, log1p.log(), logs.exp())
@@ -337,7 +355,7 @@ class UnrolledGraph(nn.Module):
     def _inputs(
         self, constants: Tensor, cross: Tensor, output: Tensor
     ) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """Inputs of the folded layers, linear ones and logarithms, and shares (2, N, L, L)."""
+        """Inputs of the folded layers (linear and logarithmic), and shares (2, N, L, L)."""
         state = self._state(constants, cross, output)
         share = state.received / state.interference
         products = (state.all_columns @ self.products).exp()
@@ -345,7 +363,7 @@ class UnrolledGraph(nn.Module):
         return (linear, (linear @ self.logarithms).log()), share
 
     def _better_end(self, constants: Tensor, cross: Tensor, output: Tensor) -> Tensor:
-        """Powers over Pmax at the end with the larger Lagrangian, gates 0 or 1, (N, L)."""
+        """Powers relative to Pmax of the better result, gates 0 or 1, (N, L)."""
         columns = self._state(constants, cross, output * self.hard).all_columns
         ends = (columns @ self.at_end).exp()
         margin = (ends * self.first_is_better).sum((0, 2, 3), keepdim=True)
@@ -355,7 +373,7 @@ class UnrolledGraph(nn.Module):
 
 
 class _Step(nn.Module):
-    """An iteration of the network with its first layer folded, (2, N, L, any)."""
+    """An iteration of the network with its first layer folded."""
 
     def __init__(self, step: UnrolledStep, look: Tensor, read: Tensor) -> None:
         super().__init__()
@@ -365,7 +383,7 @@ class _Step(nn.Module):
     def forward(
         self, memory: Tensor, inputs: tuple[Tensor, Tensor], share: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The new memory, and the change of the output, (2, N, L, 2)."""
+        """Update the memory; return it with the change of the output, (2, N, L, 2)."""
         joined = torch.cat((memory, share @ memory, share.mT @ memory, *inputs), dim=-1)
         hidden = joined @ self.look + self.look_at_all(memory.mean(-2, keepdim=True))
         memory = self.norm(memory + self.conclude(nn.functional.silu(hidden)))

@@ -1,4 +1,4 @@
-"""Federated learning over the uplink: tasks, local training, arrivals, averages."""
+"""Federated learning over the uplink: tasks, local training, uploads and aggregation."""
 
 from feduplink.federated.evaluation import evaluate_models
 from feduplink.federated.federation import (

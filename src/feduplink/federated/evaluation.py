@@ -1,4 +1,4 @@
-"""Outputs of many models on their test sets."""
+"""Evaluation of many models on their test sets."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from feduplink.federated.tasks.task import Examples
 def evaluate_models(
     stack: ModelStack, weights: Weights, tests: Sequence[Examples], at_once: int
 ) -> list[Tensor]:
-    """Evaluate many models on their test sets.
+    """Compute the outputs of many models on their test sets.
 
-    Sequences are sorted by length and evaluated in batches cut at their longest, for all test sets
-    together, because a recurrence takes as many steps in time for one as for all.
+    Sequences are sorted by length and batched with sequences of similar length of all test sets,
+    because the time of a recurrence depends on the longest sequence, not on their number.
 
     Args:
-        stack: the model.
-        weights: of R models, (R, *shape) per parameter.
+        stack: module of the R models.
+        weights: weights of the R models, (R, *shape) per parameter.
         tests: S test sets; model r is evaluated on ``tests[r % S]``.
-        at_once: number of examples of a test set in a batch; for sequences, that number of mean
-            length, and fewer of long ones.
+        at_once: batch size per test set; for sequences, the batch size at mean length.
 
     Returns:
         Outputs (N, ...) of each model on the N examples of its test set.
@@ -38,9 +37,9 @@ def evaluate_models(
         tests = tests[:1]
     outputs: list[Tensor] = [torch.empty(0)] * models
     for number, test in enumerate(tests):
-        own = slice(number, None, len(tests))
-        some = {name: weight[own] for name, weight in weights.items()}
-        outputs[own] = _outputs(stack, some, (b[None] for b in torch.split(test.inputs, at_once)))
+        rows = slice(number, None, len(tests))
+        some = {name: weight[rows] for name, weight in weights.items()}
+        outputs[rows] = _outputs(stack, some, (b[None] for b in torch.split(test.inputs, at_once)))
     return outputs
 
 
@@ -74,11 +73,14 @@ def _outputs(stack: ModelStack, weights: Weights, batches: Iterable[Tensor]) -> 
 def _by_length(
     inputs: Sequence[Tensor], rows: Tensor, rising: Sequence[int], at_once: int
 ) -> Iterator[Tensor]:
-    """Batches (S, B, T) of rows (S, N) of S test sets; ``rising``: longest length of a column."""
-    room = at_once * sum(rising) / len(rising)
+    """Batches (S, B, T) of the rows (S, N) of S test sets.
+
+    ``rising`` is the longest length in each column of ``rows``, in ascending order.
+    """
+    max_elements = at_once * sum(rising) / len(rising)
     first = 0
     for end in range(1, len(rising) + 1):
-        if end == len(rising) or (end + 1 - first) * rising[end] > room:
+        if end == len(rising) or (end + 1 - first) * rising[end] > max_elements:
             longest = rising[end - 1]
             yield torch.stack(
                 [

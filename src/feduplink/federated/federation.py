@@ -1,7 +1,6 @@
-"""The federated loop: broadcast, train, upload, average, measure; with checkpoints.
+"""Federated training loop: broadcast, local training, upload, aggregation and evaluation.
 
-A *simulation* is one federation: one policy in one run. Simulation p · runs + r is policy p in
-run r.
+A *simulation* is one policy in one run; simulation p · runs + r is policy p in run r.
 """
 
 from __future__ import annotations
@@ -53,18 +52,21 @@ from feduplink.validation import ValidatedModel, usable_device
 
 
 class FederationSettings(ValidatedModel):
-    """How a comparison goes.
+    """Settings of a federated comparison.
 
     Attributes:
-        runs: independent repetitions, each with its own data, weights, channels and arrivals.
-        rounds: of every run; None takes the task's.
-        aggregation: how the server makes the next model: a registered name, as ``exact``,
-            ``package.module:Class``, or an object.
-        deadline_s: longest round, s; what is not sent by then is lost.
-        packet_success: which SINR decides whether an upload arrives.
-        present: workers in the federation round by round, (N, L) bool; None is everyone, always.
-        checkpoint_every: rounds between checkpoints.
+        runs: number of independent runs with different data, weights, channels and arrivals.
+        rounds: number of rounds per run; None uses that of the task.
+        aggregation: aggregation rule: a registered name such as ``exact``,
+            ``package.module:Class``, or an :class:`Aggregation`.
+        deadline_s: deadline of a round, s; uploads that are incomplete by then are lost. None: no
+            deadline.
+        packet_success: rule that decides which SINR an upload is received at.
+        present: workers in the federation in every round, (N, L) bool; None means all.
+        checkpoint_every: number of rounds between checkpoints.
 
+    >>> FederationSettings(runs=3, deadline_s=0.5).presence(rounds=1, workers=3)
+    tensor([[True, True, True]])
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -83,7 +85,18 @@ class FederationSettings(ValidatedModel):
         return find_aggregation(aggregation)
 
     def presence(self, rounds: int, workers: int) -> Tensor:
-        """``present`` of a run with so many rounds and workers, (N, L) bool."""
+        """Presence of the workers in every round of a run.
+
+        Args:
+            rounds: number of rounds N.
+            workers: number of workers L.
+
+        Returns:
+            Presence, (N, L) bool.
+
+        Raises:
+            InputError: if ``present`` has another shape or type.
+        """
         if self.present is None:
             return everyone(rounds, workers)
         if self.present.dtype != torch.bool or self.present.shape != (rounds, workers):
@@ -94,29 +107,29 @@ class FederationSettings(ValidatedModel):
         return self.present
 
 
-#: Weights that train side by side on a CPU, five simulations of MNIST. Fewer cost more calls, more
-#: push each other out of the cache: a step reads or writes four numbers per weight, 26 MB in all.
-_CPU_WEIGHTS_AT_ONCE = 1_600_000
-#: Share of a GPU's free memory that one batch of simulations may take.
+#: Number of weights that are trained in one batch on a CPU, so that weights, gradients and moments
+#: (16 bytes per weight, 26 MB in all) fit its cache.
+_CPU_WEIGHTS_PER_BATCH = 1_600_000
+#: Share of a GPU's free memory for one batch of simulations.
 _GPU_MEMORY_SHARE = 0.6
-#: Of sequences, the share that weights may take in addition; and the copies of a simulation's
-#: weights that there are at once: models, gradients, and what a part of a step takes of both.
-_GPU_WEIGHTS_SHARE, _COPIES_OF_WEIGHTS = 0.2, 8
+#: For sequences, the share of a GPU's free memory for weights, and the number of copies of the
+#: weights in memory: models, gradients, and both for the current part of a step.
+_GPU_WEIGHTS_SHARE, _WEIGHT_COPIES = 0.2, 8
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """How much trains side by side.
+    """Maximum size of a batch of simulations.
 
     Attributes:
-        simulations: at most so many.
-        room: of sequences, steps in time of all of them together; a training step that takes more
-            is done in parts.
+        simulations: maximum number of simulations.
+        max_load: maximum number of sequence elements per training step; larger steps are computed
+            in parts.
 
     """
 
     simulations: int
-    room: float = math.inf
+    max_load: float = math.inf
 
 
 def measured_capacity(
@@ -127,23 +140,24 @@ def measured_capacity(
     measure: Callable[[], object],
     load: int | None,
 ) -> Capacity:
-    """What fits the cache of a CPU, or the memory of a GPU, on which one simulation is tried.
+    """Estimate how many simulations fit the cache of a CPU or the memory of a GPU.
 
-    Sequences are drawn, so the simulations of another step or round may take several times the
-    memory of the one tried. What does not depend on the draw is the memory per step in time: the
-    trial's peak over its load, with everything that is there anyhow counted in. It says how many
-    steps in time there is room for, and each training step is cut into parts to keep to it.
+    On a GPU, one simulation is run and its peak memory is measured. The lengths of sequences vary
+    between rounds; for these the peak memory per sequence element gives ``max_load``.
 
     Args:
-        device: the CPU or GPU.
-        weights_per_simulation: of the models of all workers.
-        train: does a round of local training of one simulation.
-        measure: evaluates its global model.
-        load: of sequences, the steps in time of the largest training step; else None.
+        device: CPU or GPU.
+        weights_per_simulation: number of weights of all workers' models.
+        train: runs the local training of one simulation for one round.
+        measure: evaluates the global model of one simulation.
+        load: number of sequence elements in the largest training step; None without sequences.
+
+    Returns:
+        The capacity, at least one simulation.
     """
     if device.type != "cuda":
-        return Capacity(max(1, _CPU_WEIGHTS_AT_ONCE // weights_per_simulation))
-    # What an earlier federation of this process has left behind is free as well.
+        return Capacity(max(1, _CPU_WEIGHTS_PER_BATCH // weights_per_simulation))
+    # Release the memory of earlier federations of this process.
     gc.collect()
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(device)
@@ -152,13 +166,13 @@ def measured_capacity(
     measuring = _peak_memory(device, measure)
     if load is None:
         return Capacity(max(1, int(memory / max(training, measuring))))
-    weights = 4 * _COPIES_OF_WEIGHTS * weights_per_simulation
+    weights = 4 * _WEIGHT_COPIES * weights_per_simulation
     simulations = min(memory / measuring, _GPU_WEIGHTS_SHARE * free / weights)
     return Capacity(max(1, int(simulations)), memory * load / training)
 
 
 def _peak_memory(device: torch.device, work: Callable[[], object]) -> int:
-    """Bytes of GPU memory that ``work`` takes on top of what is taken, at least 1."""
+    """Peak GPU memory of ``work`` beyond the memory in use before it, bytes, at least 1."""
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
     work()
@@ -168,9 +182,20 @@ def _peak_memory(device: torch.device, work: Callable[[], object]) -> int:
 
 
 def side_by_side(policies: int, runs: int, at_once: int) -> Iterator[tuple[range, list[slice]]]:
-    """Group the simulations: runs whose examples are gathered together, and who trains together.
+    """Divide the simulations into batches that are trained together.
 
-    A group of simulations is contiguous: some runs of one policy, or all runs of some policies.
+    A batch is contiguous: some runs of one policy, or all runs of some policies.
+
+    Args:
+        policies: number of policies.
+        runs: number of runs.
+        at_once: maximum number of simulations per batch.
+
+    Yields:
+        Runs whose examples are gathered together, and the batches of their simulations.
+
+    >>> list(side_by_side(policies=2, runs=3, at_once=3))
+    [(range(0, 3), [slice(0, 3, None), slice(3, 6, None)])]
     """
     if at_once >= runs:
         some = at_once // runs
@@ -186,24 +211,27 @@ def side_by_side(policies: int, runs: int, at_once: int) -> Iterator[tuple[range
 
 
 class Federation:
-    """A comparison of policies by their effect on a federated task.
+    """Comparison of policies on a federated learning task.
 
-    All policies of a run share its data, first weights, minibatches and channels.
+    All policies of a run share its data, initial weights, minibatches and channels.
 
     Args:
-        task: what is learned.
-        policies: by name.
+        task: federated learning task.
+        policies: policies by name.
         scenario: the cell and its radio.
-        settings: runs, rounds and rules; None takes the defaults.
-        seed: of all random numbers.
-        device: where workers are trained.
-        recorded: channels of the rounds, (runs · rounds or more, L, L), run after run; None draws
-            them from the scenario.
+        settings: runs, rounds and rules; None uses the defaults.
+        seed: seed of all random numbers.
+        device: device of the local training.
+        recorded: channels of all runs in order, (runs · rounds or more, L, L); None draws them
+            from the scenario.
 
     Attributes:
-        data: of every run.
-        stack: the model that is trained.
-        state: global models and all else that the next round depends on.
+        data: data of every run.
+        stack: module of the models.
+        state: global models and all other variables that the next round depends on.
+
+    Raises:
+        InputError: if task, policies, scenario and settings do not fit together.
 
     """
 
@@ -219,7 +247,7 @@ class Federation:
         recorded: Tensor | None = None,
     ) -> None:
         if not policies:
-            raise InputError("policies: none given; accepted: one or more.")
+            raise InputError("policies: no policy is given; accepted: one or more.")
         settings = settings or FederationSettings()
         self.task, self.scenario, self.settings, self.seed = task, scenario, settings, seed
         self.names = tuple(policies)
@@ -239,7 +267,7 @@ class Federation:
             weights, scenario.workers, self._transmit(policies), self._aggregation
         )
         layers = self.stack.module.named_modules()
-        # Now, before any of them is used: an object of the user's own may change its attributes.
+        # Computed before any object is used, because a user's object may change its attributes.
         self._objects = {
             "aggregation": aggregation_identity(self._aggregation, self.state.model(0)),
             **{f"policy {name}": policy.identity() for name, policy in policies.items()},
@@ -258,27 +286,33 @@ class Federation:
         *,
         resume: bool = False,
     ) -> FederatedHistory:
-        """Go through the rounds that are left.
+        """Run the remaining rounds.
 
         Args:
-            callbacks: called after every :class:`FinishedRound`.
-            checkpoint: file to which the state is written every few rounds.
-            resume: continue from the checkpoint; the run ends with the same figures as one that is
-                not interrupted, bit for bit on a CPU.
+            callbacks: callbacks of the run; ``detail`` of a step is a :class:`FinishedRound`.
+            checkpoint: file to save checkpoints to, every ``checkpoint_every`` rounds; None: none.
+            resume: whether to continue from the checkpoint. On a CPU, the results equal exactly
+                those of an uninterrupted run.
+
+        Returns:
+            Histories of all policies.
+
+        Raises:
+            InputError: if the checkpoint is missing or belongs to another comparison.
         """
         if resume:
             if checkpoint is None:
-                raise InputError("resume: accepted only with a checkpoint to resume from.")
+                raise InputError("resume: no checkpoint is given; accepted only with a checkpoint.")
             self.resume(checkpoint)
         title, earlier = f"federated learning of {self.task.name}", self._advances()
         with (
             own_arithmetic(self.device),
             track(title, self.rounds, "rounds", callbacks, earlier=earlier) as progress,
         ):
-            fits = self.capacity()
+            capacity = self.capacity()
             while len(self.state.errors) < self.rounds:
-                self.run_round(len(self.state.errors), fits.simulations, fits.room)
-                # First the checkpoint, which a failing callback must not cost.
+                self.run_round(len(self.state.errors), capacity.simulations, capacity.max_load)
+                # The checkpoint comes first, so that it survives a failing callback.
                 if checkpoint and len(self.state.errors) % self.settings.checkpoint_every == 0:
                     self.save(checkpoint)
                 finished = self._finished(len(self.state.errors))
@@ -288,7 +322,7 @@ class Federation:
         return self.history()
 
     def history(self) -> FederatedHistory:
-        """The rounds so far."""
+        """Histories of all policies over the rounds so far."""
         # One list per simulation.
         errors = torch.stack(self.state.errors, dim=-1).flatten(0, 1).tolist()
         runs = self.settings.runs
@@ -303,16 +337,20 @@ class Federation:
         )
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint."""
+        """Save a checkpoint to ``path``."""
         self.state.write(path, self._identity)
 
     def resume(self, path: Path) -> None:
-        """Continue from a checkpoint of the same comparison."""
+        """Restore the state from a checkpoint of the same comparison.
+
+        Raises:
+            InputError: if the file is missing, damaged or belongs to another comparison.
+        """
         self.state = FederationState.read(path, self._identity, self.state)
 
     @functools.cached_property
     def _identity(self) -> dict[str, Any]:
-        """What two checkpoints must agree on to be of one comparison."""
+        """Identity of the comparison, which a checkpoint must match, JSON-compatible."""
         return {
             "task": self.task.name,
             "seed": self.seed,
@@ -334,7 +372,7 @@ class Federation:
         return FinishedRound(number, dict(zip(self.names, errors, strict=True)))
 
     def _advances(self) -> list[Step]:
-        """The steps that were reported for the rounds so far."""
+        """Progress steps of the rounds so far."""
         finished = map(self._finished, range(1, len(self.state.errors) + 1))
         return [Step(found.number, found.mean_errors, found) for found in finished]
 
@@ -356,27 +394,32 @@ class Federation:
             transmit(policy, channels, rules) for policy in policies.values() for channels in rounds
         ]
 
-    def run_round(self, number: int, at_once: int, room: float = math.inf) -> None:
-        """Train, average and measure every simulation; ``at_once`` simulations train side by side.
+    def run_round(self, number: int, at_once: int, max_load: float = math.inf) -> None:
+        """Run one round of every simulation: local training, aggregation and evaluation.
 
-        Sequences of more than ``room`` steps in time are trained on in parts. Seeds torch's global
-        generator; :meth:`run` restores it.
+        Seeds the global random generator of PyTorch, which :meth:`run` restores.
+
+        Args:
+            number: index of the round, from 0.
+            at_once: maximum number of simulations that are trained together.
+            max_load: maximum number of sequence elements per training step; larger steps are
+                computed in parts.
         """
-        someone = bool(self.present[number].any())
+        any_present = bool(self.present[number].any())
         batches = [self.round_batches(run, number) for run in range(self.settings.runs)]
         errors = torch.empty(len(self.state.uplink), dtype=torch.float64)
         for runs, groups in side_by_side(len(self.names), self.settings.runs, at_once):
             examples = self._gather(runs, batches)
             for simulations in groups:
-                if someone:
+                if any_present:
                     adam = self.state.adam.take(simulations)
-                    local = self._train(number, simulations, examples, adam, room)
+                    local = self._train(number, simulations, examples, adam, max_load)
                     self._aggregate(number, simulations, local)
                 errors[simulations] = self._evaluate(runs, simulations)
         self.state.errors.append(errors.view(len(self.names), -1))
 
     def round_batches(self, run: int, number: int) -> RoundBatches:
-        """The minibatches of all workers of a run in round ``number``."""
+        """Draw the minibatches of all workers of a run in round ``number``, from 0."""
         present = self.present[number].numpy()
         return draw_round(self.data[run], self.task.work, present, self.seed, run, number)
 
@@ -389,12 +432,12 @@ class Federation:
         simulations: slice,
         examples: Minibatches,
         state: AdamState,
-        room: float = math.inf,
+        max_load: float = math.inf,
     ) -> Weights:
-        """The workers' models after the round's local work, (simulations, L, *shape)."""
+        """Train the workers of some simulations; models (simulations, L, *shape) per parameter."""
         repeats = state.steps.numel() // len(examples.steps)
         self.stack.module.train()
-        # For dropout and the like; nothing else in a round draws from the global generator.
+        # For layers such as dropout, which draw from the global generator.
         seed = stream_seed(self.seed, "local-training", round_index(simulations.start, number))
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
@@ -405,11 +448,11 @@ class Federation:
             self.state.models(simulations),
             state,
             examples.repeated(repeats),
-            room,
+            max_load,
         )
 
     def _aggregate(self, number: int, simulations: slice, local: Weights) -> None:
-        """The server's step of some simulations; ``local`` (simulations, L, *shape)."""
+        """Update some global models from ``local`` models, (simulations, L, *shape)."""
         for place, simulation in enumerate(range(simulations.start, simulations.stop)):
             record = self.state.uplink[simulation]
             server_step_(
@@ -427,7 +470,7 @@ class Federation:
             )
 
     def _evaluate(self, runs: range, simulations: slice) -> Tensor:
-        """Errors of some global models, each on its run's test set, (simulations,)."""
+        """Test errors of some global models, (simulations,)."""
         self.stack.module.eval()
         tests = [self.data[run].test for run in runs]
         outputs = evaluate_models(
@@ -440,10 +483,10 @@ class Federation:
         return torch.tensor(errors, dtype=torch.float64)
 
     def capacity(self) -> Capacity:
-        """How much trains side by side here, tried with the largest round; nothing changes."""
+        """Measure the capacity of the device with the largest round; the state is not changed."""
         number, run, simulation = int(self.present.sum(-1).argmax()), range(1), slice(0, 1)
         examples = self._gather(run, [self.round_batches(0, number)])
-        first = torch.tensor([0])  # an index copies the moments, which a slice would share
+        first = torch.tensor([0])  # a tensor index copies the moments; a slice is a view
         return measured_capacity(
             self.device,
             self.scenario.workers * self.stack.weights_per_model,

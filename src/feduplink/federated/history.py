@@ -1,4 +1,4 @@
-"""History of federations, and the cost of reaching an error."""
+"""Histories of federations: errors, arrivals, airtime and energy by round."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from feduplink.tables import TextTable, three_digits
 from feduplink.units import DisplayUnit, scaled_unit
 
 Cost = Literal["rounds", "airtime_s", "energy_j"]
-#: Costs of a round.
+#: Costs that are recorded for every round.
 _CostPerRound = Literal["airtime_s", "energy_j"]
 _PER_ROUND: tuple[_CostPerRound, ...] = get_args(_CostPerRound)
 
-#: Number of last rounds whose mean error is the final error.
+#: Number of rounds over which the final error is averaged.
 FINAL_ROUNDS = 10
 
 #: SI units of time and energy.
@@ -31,11 +31,11 @@ _NAMES: dict[Cost, str] = {"rounds": "rounds", "airtime_s": "time", "energy_j": 
 
 @dataclass(frozen=True)
 class FinishedRound:
-    """Errors after a round, as reported to callbacks.
+    """Test errors after a round, as reported to callbacks.
 
     Attributes:
-        number: of rounds so far.
-        errors: of the global models by policy, one value per run.
+        number: number of rounds so far.
+        errors: test errors of the global models by policy, one value per run.
     """
 
     number: int
@@ -49,16 +49,16 @@ class FinishedRound:
 
 @dataclass(frozen=True)
 class RunHistory:
-    """History of a policy in a run, one value per round.
+    """History of one policy in one run, one value per round.
 
     Attributes:
-        error: of the global model on held-out data.
+        error: error of the global model on the test set.
         arrivals: number of uploads that arrived.
         transmitting: number of workers that transmitted.
-        airtime_s: duration of the uploads, s; None if not defined (``ideal``).
-        energy_j: of all workers, J; likewise.
-        sent_bytes: transmitted by all workers.
-        arrived: workers whose upload arrived, L values per round.
+        airtime_s: duration of the uploads, s; None if undefined (``ideal``).
+        energy_j: energy of all workers, J; None if undefined.
+        sent_bytes: number of bytes that all workers transmitted.
+        arrived: whether each worker's upload arrived, L values per round.
 
     """
 
@@ -72,7 +72,7 @@ class RunHistory:
 
     @classmethod
     def from_uplink(cls, errors: list[float], record: UplinkRecord) -> RunHistory:
-        """Join the errors of the rounds so far and the record of all uploads."""
+        """Combine the errors of the rounds so far with the record of all uploads."""
         done = len(errors)
 
         def or_none(values: Tensor) -> tuple[float | None, ...]:
@@ -89,7 +89,7 @@ class RunHistory:
         )
 
     def cumulative(self, cost: Cost) -> np.ndarray[Any, np.dtype[np.float64]] | None:
-        """Return rounds, seconds or joules up to the end of every round; None if not defined."""
+        """Cumulative cost at the end of every round, in rounds, s or J; None if undefined."""
         if cost == "rounds":
             return np.arange(1.0, len(self.error) + 1)
         values = getattr(self, cost)
@@ -98,7 +98,14 @@ class RunHistory:
         return np.cumsum(np.array(values, np.float64))
 
     def cost_to(self, error: float, cost: Cost) -> float | None:
-        """Return the cost until the error first is at most ``error``; None if it never is.
+        """Return the cost until the error is at most ``error`` for the first time.
+
+        Args:
+            error: target error.
+            cost: ``rounds``, ``airtime_s`` or ``energy_j``.
+
+        Returns:
+            Cost in rounds, s or J; None if the target is not reached or the cost is undefined.
 
         >>> run = RunHistory((0.5, 0.2), (1, 1), (1, 1), (3.0, 4.0), (None, None), (1, 1))
         >>> run.cost_to(0.3, "airtime_s")
@@ -109,7 +116,7 @@ class RunHistory:
         return None if reached is None or spent is None else float(spent[reached])
 
     def to_json(self) -> dict[str, list[float | int | None]]:
-        """Convert to lists; NaN and infinity become None. Without the workers that arrived."""
+        """Convert all values but ``arrived`` to JSON lists; NaN and infinity become None."""
         return {
             name: [finite_or_none(value) for value in values]
             for name, values in asdict(self).items()
@@ -118,19 +125,22 @@ class RunHistory:
 
 
 class PolicyHistory(tuple[RunHistory, ...]):
-    """All runs of one policy."""
+    """Histories of all runs of one policy."""
 
     __slots__ = ()
 
     @property
     def delivered(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Share of the rounds in which each worker's model arrived, mean over the runs, (L,)."""
+        """Delivery rate of each worker over all rounds and runs, (L,)."""
         rounds = np.array([row for run in self for row in run.arrived], np.float64)
         shares: np.ndarray[Any, np.dtype[np.float64]] = rounds.mean(0)
         return shares
 
     def delivery_entries(self) -> dict[str, Any]:
-        """Shares of all workers and the least of them, for JSON; empty if not recorded."""
+        """Delivery rates of the workers and their minimum, JSON-compatible.
+
+        Empty if the arrivals were not recorded.
+        """
         if not any(run.arrived for run in self):
             return {}
         shares = self.delivered.tolist()
@@ -139,7 +149,13 @@ class PolicyHistory(tuple[RunHistory, ...]):
 
 @dataclass(frozen=True, repr=False)
 class FederatedHistory:
-    """All runs of every policy in a comparison."""
+    """Histories of all policies of a comparison.
+
+    Attributes:
+        task: name of the task.
+        metric_name: name of the test error.
+        policies: histories of all runs, by policy.
+    """
 
     task: str
     metric_name: str
@@ -159,27 +175,31 @@ class FederatedHistory:
         return float(np.mean(self.final_errors(policy)))
 
     def median_cost(self, policy: str, cost: _CostPerRound) -> float | None:
-        """Median over all rounds of all runs; None if not defined."""
+        """Median cost of a round over all rounds and runs, s or J; None if undefined."""
         values = [value for run in self.policies[policy] for value in getattr(run, cost)]
         return None if None in values else float(np.median(values))
 
     def costs_to(self, policy: str, error: float, cost: Cost) -> list[float]:
-        """:meth:`RunHistory.cost_to` of every run, infinite where the error is not reached."""
+        """Cost of every run to reach ``error``, infinite if the run does not reach it.
+
+        See :meth:`RunHistory.cost_to`.
+        """
         costs = (run.cost_to(error, cost) for run in self.policies[policy])
         return [math.inf if value is None else value for value in costs]
 
     def median_cost_to(self, policy: str, error: float, cost: Cost) -> float | None:
-        """Median over the runs of :meth:`costs_to`; None if half or more miss the error."""
+        """Median of :meth:`costs_to` over the runs; None if it is infinite."""
         return finite_or_none(float(np.median(self.costs_to(policy, error, cost))))
 
     def only(self, policies: Iterable[str]) -> FederatedHistory:
-        """Return the comparison of some of the policies."""
+        """Return the histories of some of the policies."""
         return replace(self, policies={name: self.policies[name] for name in policies})
 
     def table(self, target: float | None = None) -> TextTable:
-        """Table with a row per policy: final error, arrivals and costs per round.
+        """Table with one row per policy: final error, arrivals and costs per round.
 
-        With a ``target``, also the costs of reaching that error.
+        Args:
+            target: target error; adds columns with the costs of reaching it.
         """
         runs = next(iter(self.policies.values()))
         rounds = len(runs[0].error)
@@ -219,14 +239,14 @@ class FederatedHistory:
         return TextTable(title, columns, rows)
 
     def __repr__(self) -> str:
-        """The table."""
+        """Table as plain text."""
         return self.table().plain()
 
     def _repr_html_(self) -> str:
         return self.table().html()
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to JSON: per policy and run, lists with one value per round."""
+        """Convert to JSON: lists with one value per round, by policy and run."""
         return {
             name: {
                 "final_error": finite_or_none(self.final_error(name)),

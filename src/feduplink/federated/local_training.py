@@ -1,8 +1,8 @@
-"""Local training of many workers as one computation.
+"""Batched local training of many workers.
 
-A *simulation* is one policy in one run. The workers of several simulations train side by side as R
-copies of one model. The result is that of a loop over the workers with ``nn.Module``,
-``clip_grad_norm_`` and ``torch.optim.Adam``.
+A *simulation* is one policy in one run. The models of all workers of several simulations are
+trained together as R copies of one module. The result equals that of a loop over the workers with
+``nn.Module``, ``clip_grad_norm_`` and ``torch.optim.Adam``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _BETA1, _BETA2 = 0.9, 0.999
 
 @dataclass(frozen=True)
 class AdamState(TensorRecord):
-    """Adam's moments of every worker of some simulations, updated in place, kept between rounds.
+    """Adam's moments of the workers of some simulations, which persist between rounds.
 
     Attributes:
-        mean: of the gradients, (simulations, L, *shape) per parameter.
-        square: mean of their squares, likewise.
+        mean: first moments of the gradients, (simulations, L, *shape) per parameter.
+        square: second moments of the gradients, (simulations, L, *shape) per parameter.
         steps: number of steps so far, (simulations, L).
 
     """
@@ -40,7 +40,12 @@ class AdamState(TensorRecord):
 
     @classmethod
     def fresh(cls, models: Weights, workers: int) -> AdamState:
-        """Return zero moments for the workers of every simulation of ``models``."""
+        """Make zero moments.
+
+        Args:
+            models: global models, (simulations, *shape) per parameter.
+            workers: number of workers L.
+        """
 
         def zeros() -> Weights:
             return {
@@ -53,7 +58,13 @@ class AdamState(TensorRecord):
 
 
 class Optimiser(ABC):
-    """Adam on R = simulations · L models during one round, with the moments of ``state``."""
+    """Abstract base class of Adam on R = simulations · L models during one round.
+
+    Args:
+        weights: weights of the models, (R, *shape) per parameter, updated in place.
+        state: moments of the workers, updated in place.
+        work: learning rate, weight decay and ε.
+    """
 
     def __init__(self, weights: Weights, state: AdamState, work: LocalWork) -> None:
         self._work = work
@@ -64,33 +75,42 @@ class Optimiser(ABC):
 
     @abstractmethod
     def update(self, gradients: list[Tensor], step: int) -> None:
-        """Make step ``step`` of the round in place, for the models that have that many.
+        """Take one step of the models that have more than ``step`` minibatches, in place.
 
-        Gradients are (R, *shape), in the order of the parameters, and may be overwritten.
+        Args:
+            gradients: gradients in the order of the parameters, (R, *shape) each; they may be
+                overwritten.
+            step: index of the step in the round, from 0.
         """
 
 
 def optimiser(
     weights: Weights, state: AdamState, minibatches: list[int], work: LocalWork
 ) -> Optimiser:
-    """Return the faster optimiser for models (R, *shape) that take ``minibatches[r]`` steps."""
+    """Make the fastest optimiser for the numbers of steps in a round.
+
+    Args:
+        weights: weights of the models, (R, *shape) per parameter, updated in place.
+        state: moments of the workers, updated in place.
+        minibatches: number of steps of each of the R models.
+        work: learning rate, weight decay and ε.
+    """
     if len(set(minibatches)) == 1 and bool((state.steps == state.steps[0, 0]).all()):
         return _EqualSteps(weights, state, work)
     return _UnequalSteps(weights, state, work, minibatches)
 
 
 class _EqualSteps(Optimiser):
-    """All models take the same number of steps, which is the usual case.
+    """Adam for models with equal numbers of steps.
 
-    PyTorch's fused Adam sees all models as one and passes over the memory once: it takes a third of
-    the time of :class:`_UnequalSteps`.
+    PyTorch's fused Adam updates all models at once, three times as fast as :class:`_UnequalSteps`.
     """
 
     @torch.no_grad()
     def update(self, gradients: list[Tensor], step: int) -> None:
         adam(
             self._weights,
-            # The kernel reads memory in order; backpropagation may return a transpose.
+            # The kernel requires contiguous memory; backpropagation may return a transpose.
             [gradient.contiguous() for gradient in gradients],
             self._means,
             self._squares,
@@ -109,10 +129,10 @@ class _EqualSteps(Optimiser):
 
 
 class _UnequalSteps(Optimiser):
-    """Models take different numbers of steps: arithmetic with one coefficient per model.
+    """Adam for models with different numbers of steps.
 
-    A model without a minibatch keeps its moments (decay 1) and its weights (rate 0); its gradient
-    is zero because its examples have zero weight.
+    A model without a minibatch keeps its moments (decay 1) and its weights (learning rate 0). Its
+    gradient is zero because its examples have zero weight.
     """
 
     def __init__(
@@ -125,7 +145,9 @@ class _UnequalSteps(Optimiser):
     def update(self, gradients: list[Tensor], step: int) -> None:
         active = (step < self._minibatches).double()
         self._steps += active
-        taken = self._steps.double().clamp_min(1)  # without a step the rate is 0
+        taken = self._steps.double().clamp_min(
+            1
+        )  # avoids 1 / 0; the rate is 0 before the first step
         rate = active * self._work.learning_rate / (1 - _BETA1**taken)
         spread = 1 / (1 - _BETA2**taken).sqrt()
         keep_mean = 1 - active * (1 - _BETA1)
@@ -154,20 +176,20 @@ def train_locally(
     start: Weights,
     state: AdamState,
     batches: Minibatches,
-    room: float = math.inf,
+    max_load: float = math.inf,
 ) -> Weights:
-    """Train every worker of some simulations from the global model of its simulation.
+    """Train every worker of some simulations for one round.
 
     Args:
-        stack: the model.
-        task: gives the loss and the local work.
+        stack: module of the models.
+        task: defines the loss and the local work.
         start: global models, (simulations, *shape) per parameter.
         state: moments of the workers, updated in place.
-        batches: examples of the R = simulations · L models.
-        room: maximum number of sequence elements of a step; larger steps are computed in parts.
+        batches: minibatches of the R = simulations · L models.
+        max_load: maximum number of sequence elements per step; larger steps are computed in parts.
 
     Returns:
-        The workers' models, (simulations, L, *shape) per parameter.
+        Models of the workers, (simulations, L, *shape) per parameter.
 
     """
     simulations, workers = state.steps.shape
@@ -177,8 +199,8 @@ def train_locally(
     }
     adam = optimiser(weights, state, batches.steps.tolist(), task.work)
     for step in range(int(batches.steps.max())):
-        # Without a variable the next step's gradients take the same memory, still in the cache.
-        adam.update(_clipped_gradients(stack, task, weights, batches, step, room), step)
+        # No variable holds the gradients, so that the next step reuses their cached memory.
+        adam.update(_clipped_gradients(stack, task, weights, batches, step, max_load), step)
     return {
         name: model.detach().view(simulations, workers, *model.shape[1:])
         for name, model in weights.items()
@@ -186,20 +208,25 @@ def train_locally(
 
 
 def _clipped_gradients(
-    stack: ModelStack, task: Task, weights: Weights, batches: Minibatches, step: int, room: float
+    stack: ModelStack,
+    task: Task,
+    weights: Weights,
+    batches: Minibatches,
+    step: int,
+    max_load: float,
 ) -> list[Tensor]:
-    """Gradients of every model's mean loss on minibatch ``step``, (R, *shape) per parameter."""
-    parts = batches.parts(step, room)
+    """Clipped gradients of every model's mean loss in step ``step``, (R, *shape) per parameter."""
+    parts = batches.parts(step, max_load)
     if parts is None:
         gradients = _gradients(stack, task, weights, *batches.step(step))
     else:
         gradients = tuple(torch.empty_like(model) for model in weights.values())
         for models in parts:
-            there = models.to(gradients[0].device)
-            some = {name: model.detach()[there].requires_grad_() for name, model in weights.items()}
+            rows = models.to(gradients[0].device)
+            some = {name: model.detach()[rows].requires_grad_() for name, model in weights.items()}
             found = _gradients(stack, task, some, *batches.step(step, models))
             for gradient, part in zip(gradients, found, strict=True):
-                gradient[there] = part
+                gradient[rows] = part
     clip_each_(gradients, task.work.clip_norm)
     return list(gradients)
 
@@ -212,20 +239,25 @@ def _gradients(
     targets: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, ...]:
-    """Gradients of the mean loss of R models on (R, B, ...) with ``weight`` (R, B)."""
+    """Gradients of the weighted loss of R models on examples (R, B, ...), weights (R, B)."""
     losses = task.loss(stack(weights, inputs).flatten(0, 1), targets.flatten(0, 1))
-    # Models do not interact: the gradient of the sum of their mean losses is that of each.
+    # Models do not interact, so the gradient of the sum of losses contains that of each model.
     return torch.autograd.grad(
         losses, tuple(weights.values()), weight.flatten(), materialize_grads=True
     )
 
 
 def clip_each_(gradients: tuple[Tensor, ...], largest_norm: float) -> None:
-    """Clip the gradient of every model in place as ``clip_grad_norm_`` does.
+    """Clip the gradient of each of R models in place, as ``clip_grad_norm_`` does for one model.
 
     Args:
-        gradients: (R, *shape), one per parameter.
-        largest_norm: of a model's gradient.
+        gradients: gradients of all parameters, (R, *shape) each.
+        largest_norm: maximum norm of a model's gradient.
+
+    >>> gradients = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    >>> clip_each_((gradients,), 1.0)
+    >>> gradients.norm(dim=1).round(decimals=3)
+    tensor([1.0000, 0.5000])
     """
     parts = [torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients]
     norm = torch.linalg.vector_norm(torch.stack(parts), dim=0)

@@ -1,6 +1,4 @@
-"""Minibatches of every worker and round: their indices, and the examples of models that train side
-by side.
-"""
+"""Minibatches of the workers in every round: row indices, and examples for batched training."""
 
 from __future__ import annotations
 
@@ -17,10 +15,10 @@ from feduplink.federated.tasks.task import Examples, FederatedData, LocalWork
 from feduplink.randomness import numpy_generator
 from feduplink.tensor_record import TensorRecord
 
-#: Number of minibatches within which shuffled sequences are sorted by length.
-_MINIBATCHES_SORTED = 100
+#: Number of minibatches per block of shuffled sequences that is sorted by length.
+_MINIBATCHES_PER_SORT = 100
 
-#: Upper bound of the number of rounds of a run; random streams are indexed by run and round.
+#: Upper bound of the number of rounds per run, for the index of a round in a random stream.
 _MAX_ROUNDS = 1 << 32
 
 _Rows = np.ndarray[Any, np.dtype[np.int64]]
@@ -28,11 +26,11 @@ _Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class RoundBatches:
-    """The minibatches of all workers of one run in one round.
+    """Minibatches of all workers of one run in one round.
 
     Attributes:
-        rows: rows of the run's pool, (L, steps, B) int64; any row where ``weight`` is 0.
-        weight: share of the example in its minibatch's mean loss, (L, steps, B) float32.
+        rows: rows of the run's pool, (L, steps, B) int64; arbitrary where ``weight`` is 0.
+        weight: weight of the example in the mean loss of its minibatch, (L, steps, B) float32.
         steps: number of minibatches of each worker, (L,) int64.
 
     """
@@ -43,7 +41,7 @@ class RoundBatches:
 
 
 def round_index(run: int, number: int) -> int:
-    """Return the index of round ``number`` of a run in a random stream."""
+    """Compute the index of round ``number`` of run ``run`` in a random stream."""
     return run * _MAX_ROUNDS + number
 
 
@@ -55,9 +53,18 @@ def draw_round(
     run: int,
     number: int,
 ) -> RoundBatches:
-    """Draw the minibatches of a run in round ``number`` by :func:`draw_batches`."""
+    """Draw the minibatches of a run in round ``number`` with :func:`draw_batches`.
+
+    Args:
+        data: data of the run.
+        work: size and number of the minibatches.
+        present: workers in the federation, (L,) bool.
+        seed: seed of the random streams.
+        run: index of the run, from 0.
+        number: index of the round, from 0.
+    """
     stream = numpy_generator(seed, "local-training", round_index(run, number))
-    # Equal for all runs, so that their long sequences come at the same time.
+    # Equal for all runs, so that they have their long sequences in the same steps.
     order = numpy_generator(seed, "minibatch-order", number)
     return draw_batches(data, work, present, stream, order)
 
@@ -69,23 +76,25 @@ def draw_batches(
     rng: np.random.Generator,
     order: np.random.Generator,
 ) -> RoundBatches:
-    """Shuffle every worker's data and cut it into minibatches.
+    """Shuffle the data of every worker and divide it into minibatches.
 
-    The last minibatch of a pass over the data may be smaller than the others. Sequences are grouped
-    in minibatches of similar length. Workers, and runs with equal ``order``, get their long
-    minibatches in the same steps, so that models that train side by side do not wait for the
-    longest sequence in every step; for each of them all orders are equally likely.
+    The last minibatch of a pass over the data may be smaller. Sequences are grouped by length, and
+    all workers, as well as runs with equal ``order``, have their long minibatches in the same
+    steps, which reduces padding. For each worker all orders of its minibatches are equally likely.
 
     Args:
-        data: of the run.
+        data: data of the run.
         work: size and number of the minibatches.
-        present: workers in the federation, (L,); absent ones get no minibatches.
-        rng: draws the content of the minibatches.
-        order: draws the order of minibatches of sequences.
+        present: workers in the federation, (L,) bool; absent ones have no minibatches.
+        rng: generator of the content of the minibatches.
+        order: generator of the order of minibatches of sequences.
+
+    Returns:
+        Minibatches of the L workers.
     """
     lengths = None if data.pool.lengths is None else data.pool.lengths.numpy()
     shares = [share.numpy() for share in data.shares]
-    # Drawn for absent workers too, so that the minibatches of a worker do not depend on others.
+    # Also drawn for absent workers, so that the minibatches of a worker do not depend on others.
     drawn = [
         _shuffled(share, work, rng)
         if lengths is None
@@ -96,7 +105,7 @@ def draw_batches(
         drawn = _in_common_order(drawn, order)
     steps = np.array([len(batches) for batches in drawn]) * present
     shape = (len(drawn), max(1, int(steps.max())), work.batch_size)
-    # The shortest sequence stands in for missing examples, since it costs least.
+    # The shortest sequence replaces missing examples, because it takes the least time.
     rows = np.full(shape, 0 if lengths is None else lengths.argmin(), np.int64)
     weight = np.zeros(shape, np.float32)
     for worker in np.flatnonzero(present):
@@ -109,51 +118,51 @@ def draw_batches(
 def _shuffled(share: _Rows, work: LocalWork, rng: np.random.Generator) -> list[_Rows]:
     size = work.batch_size
     count = len(share) if work.batches is None else min(len(share), size * work.batches)
-    return _cut(share[rng.choice(len(share), count, replace=False)], size)
+    return _split(share[rng.choice(len(share), count, replace=False)], size)
 
 
 def _of_similar_length(
     share: _Rows, lengths: _Rows, work: LocalWork, rng: np.random.Generator
 ) -> list[_Rows]:
-    """Draw minibatches of similar length, the short ones first.
+    """Draw minibatches of sequences of similar length, in ascending order of length.
 
-    Examples are shuffled, sorted by length within :data:`_MINIBATCHES_SORTED` minibatches, and cut.
-    ``lengths``: of the examples of ``share``, (k,).
+    The examples ``share`` with ``lengths`` (k,) are shuffled, sorted by length within blocks of
+    :data:`_MINIBATCHES_PER_SORT` minibatches, and divided into minibatches.
     """
     size = work.batch_size
     batches, longest = [], []
-    for run in _cut(rng.permutation(len(share)), size * _MINIBATCHES_SORTED):
-        rising = run[lengths[run].argsort(kind="stable")]
-        batches += _cut(share[rising], size)
-        longest += [lengths[batch[-1]] for batch in _cut(rising, size)]
+    for block in _split(rng.permutation(len(share)), size * _MINIBATCHES_PER_SORT):
+        rising = block[lengths[block].argsort(kind="stable")]
+        batches += _split(share[rising], size)
+        longest += [lengths[batch[-1]] for batch in _split(rising, size)]
     chosen = rng.permutation(len(batches))[: work.batches]
     return [batches[number] for number in sorted(chosen, key=lambda number: longest[number])]
 
 
 def _in_common_order(drawn: list[list[_Rows]], order: np.random.Generator) -> list[list[_Rows]]:
-    """Permute every worker's minibatches, which are sorted by length, by a common random order.
+    """Reorder every worker's minibatches, which are sorted by length, by common random numbers.
 
-    The k-th minibatch of a worker with m minibatches has the length rank of the k-th of m random
-    numbers. The ranks are a random permutation for every m, and the largest of the numbers is at
-    the same place for nearly all m.
+    A worker with m minibatches orders them by the ranks of the first m random numbers. These ranks
+    are a uniformly random permutation for every m, and similar for similar m.
     """
     keys = order.random(max(len(batches) for batches in drawn))
     ranks = [keys[: len(batches)].argsort().argsort() for batches in drawn]
     return [[batches[rank] for rank in own] for batches, own in zip(drawn, ranks, strict=True)]
 
 
-def _cut(rows: _Rows, size: int) -> list[_Rows]:
+def _split(rows: _Rows, size: int) -> list[_Rows]:
     return [rows[first : first + size] for first in range(0, len(rows), size)]
 
 
 @dataclass(frozen=True)
 class Minibatches(TensorRecord):
-    """Examples of a round for R models (simulation by simulation, worker by worker).
+    """Examples of a round for R models, ordered by simulation and worker.
 
     Attributes:
-        inputs: (R, steps, B, ...); sequences (R, steps, B, T, ...), T the longest of the round.
-        targets: (R, steps, B, ...).
-        weight: share of each example in its minibatch's mean, (R, steps, B).
+        inputs: inputs, (R, steps, B, ...), or sequences (R, steps, B, T, ...) padded to the longest
+            one of the round, T.
+        targets: targets, (R, steps, B, ...).
+        weight: weight of each example in the mean loss of its minibatch, (R, steps, B).
         steps: number of minibatches of each model, (R,) on the CPU.
         longest: length of the longest sequence in each minibatch, (R, steps) on the CPU; None if
             the examples are not sequences.
@@ -168,7 +177,14 @@ class Minibatches(TensorRecord):
 
     @classmethod
     def gather(cls, runs: Sequence[tuple[Examples, RoundBatches]]) -> Minibatches:
-        """Gather the examples from every run's pool, run by run and worker by worker."""
+        """Gather the examples of one simulation per run.
+
+        Args:
+            runs: pool and minibatches of every run.
+
+        Returns:
+            Examples of R = runs · L models, ordered by run and worker.
+        """
         device = runs[0][0].inputs.device
         most = max(drawn.rows.shape[1] for _, drawn in runs)
         rows = [_padded(drawn.rows, most) for _, drawn in runs]
@@ -186,15 +202,19 @@ class Minibatches(TensorRecord):
         )
 
     def repeated(self, times: int) -> Minibatches:
-        """Return the same examples for several simulations of a run, times · R models."""
+        """Repeat the examples for several policies, giving times · R models."""
         return self if times == 1 else Minibatches.concat([self] * times)
 
     def step(self, number: int, models: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, targets and weight (R, B, ...) of a step.
+        """Select the examples of a step.
 
         Args:
-            number: of the step.
-            models: indices of the models; None: all. Sequences are cut at their longest.
+            number: index of the step, from 0.
+            models: indices of the models, (R,); None means all.
+
+        Returns:
+            Inputs, targets and weights, (R, B, ...) each; sequences are padded to the longest one
+            among them.
         """
         inputs, targets, weight = (
             part[:, number] if models is None else part[models.to(part.device), number]
@@ -207,25 +227,29 @@ class Minibatches(TensorRecord):
 
     @property
     def largest_load(self) -> int | None:
-        """Largest number of sequence elements of a step, padding included; None if no sequences."""
+        """Maximum number of sequence elements per step, with padding; None without sequences."""
         if self.longest is None:
             return None
         return int(self.longest.sum(0).max()) * self.inputs.shape[2]
 
-    def parts(self, number: int, room: float) -> list[Tensor] | None:
-        """Split the models of a step into parts of at most ``room`` sequence elements.
+    def parts(self, number: int, max_load: float) -> list[Tensor] | None:
+        """Split the models of a step into parts of limited size.
 
-        A part has at least one model. Models with long sequences are grouped together.
+        Models with long sequences are grouped together. A part has at least one model.
+
+        Args:
+            number: index of the step, from 0.
+            max_load: maximum number of sequence elements per part.
 
         Returns:
-            Indices of the models of each part, (n,) int64; None if all fit in one part.
+            Indices of the models of each part, (n,) int64; None if all models fit in one part.
         """
         if self.longest is None:
             return None
         load, order = self.longest[:, number].sort(descending=True, stable=True)
         parts, first, taken = [], 0, 0
         for place, steps in enumerate((load * self.inputs.shape[2]).tolist()):
-            if place > first and taken + steps > room:
+            if place > first and taken + steps > max_load:
                 parts.append(order[first:place])
                 first, taken = place, 0
             taken += steps
@@ -233,12 +257,12 @@ class Minibatches(TensorRecord):
 
 
 def _padded(drawn: Tensor, steps: int) -> Tensor:
-    """(L, s, B) as (L, steps, B), with zeros at the end."""
+    """Pad a tensor (L, s, B) with zeros to (L, steps, B)."""
     return functional.pad(drawn, (0, 0, 0, steps - drawn.shape[1]))
 
 
 def _longest(lengths: list[Tensor | None], rows: list[Tensor]) -> Tensor | None:
-    """Longest length in the rows (L, steps, B) of each pool, (R, steps)."""
+    """Maximum sequence length in the rows (L, steps, B) of each pool, (R, steps)."""
     found = [
         pool[part].amax(-1) for pool, part in zip(lengths, rows, strict=True) if pool is not None
     ]
@@ -246,10 +270,10 @@ def _longest(lengths: list[Tensor | None], rows: list[Tensor]) -> Tensor | None:
 
 
 def _gathered(pools: list[Tensor], rows: list[Tensor]) -> Tensor:
-    """Rows (L, steps, B) of each pool (N, ...), one pool after the other: (R, steps, B, ...)."""
+    """Rows (L, steps, B) of each pool (N, ...), concatenated over the pools: (R, steps, B, ...)."""
     models = sum(len(part) for part in rows)
     picked = pools[0].new_empty(models, *rows[0].shape[1:], *pools[0].shape[1:])
-    # Written in place, because joining the parts afterwards would copy everything again.
+    # Written in place, because concatenation would copy all examples again.
     places = torch.split(picked, [len(part) for part in rows])
     for pool, part, place in zip(pools, rows, places, strict=True):
         torch.index_select(pool, 0, part.flatten(), out=place.flatten(0, 2))

@@ -1,7 +1,7 @@
-"""The server's step: aggregation of the models that arrive.
+"""Server step of a federation: aggregation of the models that arrive.
 
-An aggregation of your own is a subclass of :class:`Aggregation`, or of :class:`LinearAverage` if
-the next model is a weighted sum. On the command line its name is ``package.module:Class``, or that
+A user-defined aggregation is a subclass of :class:`Aggregation`, or of :class:`LinearAverage` if
+the next model is a weighted sum. Its name on the command line is ``package.module:Class``, or that
 of its entry point in the group ``feduplink.aggregations``.
 """
 
@@ -22,14 +22,14 @@ from feduplink.storage.tensorfile import object_identity
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Uploads of a round of a federation, as known by the server; on the CPU.
+    """Uploads of a round as known to the server; all tensors are on the CPU.
 
     Attributes:
-        round: number of the round, from 0.
-        sizes: k_i, numbers of examples of the workers, (L,) float64.
+        round: index of the round, from 0.
+        sizes: number of examples k_i of each worker, (L,) float64.
         present: workers in the federation, (L,) bool.
-        arrived: S_i, uploads that were received, (L,) bool.
-        success: q_i, probability of S_i = 1 given the channels, (L,) float64; 0 for uploads that
+        arrived: arrivals S_i, (L,) bool.
+        success: probability q_i of S_i = 1 given the channels, (L,) float64; 0 for uploads that
             cannot arrive.
 
     """
@@ -42,17 +42,21 @@ class Arrivals:
 
 
 class Aggregation(ABC):
-    """Rule by which the server computes the next global model.
+    """Abstract base class of rules by which the server computes the next global model.
 
-    One object serves all federations of a comparison and has settings only. What changes from round
-    to round (a momentum, moments) is a state per federation, which is part of the checkpoint: a
-    resumed federation continues with the same bits.
+    An object has settings only and serves all federations of a comparison. Variables that change
+    from round to round, such as a momentum, are in a state per federation, which checkpoints
+    contain. A subclass implements :meth:`aggregate`, and :meth:`initial_state` if it has a state.
     """
 
     def initial_state(self, model: Weights) -> Weights:
-        """Return the state before the first round by name; empty by default.
+        """Make the state before the first round.
 
-        ``model`` is the first global model, (*shape) per parameter.
+        Args:
+            model: initial global model, (*shape) per parameter.
+
+        Returns:
+            Tensors by name; none by default.
         """
         return {}
 
@@ -60,34 +64,42 @@ class Aggregation(ABC):
     def aggregate(
         self, model: Weights, local: Weights, arrivals: Arrivals, state: Weights
     ) -> Weights:
-        """Return the next global model, (*shape) per parameter; called if any worker is present.
+        """Compute the next global model; called if at least one worker is present.
 
         Args:
-            model: global model before local training, (*shape) per parameter; clone what you keep.
-            local: the workers' models after local training, (L, *shape) per parameter. Models that
-                did not arrive may contain any values, also NaN.
-            arrivals: the uploads.
-            state: of this federation; update its entries, in place or not.
+            model: global model before local training, (*shape) per parameter; it is overwritten
+                afterwards, so clone tensors that the state keeps.
+            local: workers' models after local training, (L, *shape) per parameter. Models that did
+                not arrive may contain any values, including NaN.
+            arrivals: uploads of the round.
+            state: state of this federation, whose entries the method may replace or modify.
+
+        Returns:
+            Next global model, (*shape) per parameter.
         """
 
 
 class LinearAverage(Aggregation):
-    """A weighted sum of models; a subclass computes the coefficients c_i, (L,).
+    """Abstract base class of weighted sums of the workers' models.
 
     The next model is Σ_i c_i w_i, or w + Σ_i c_i (w_i − w) with ``of_updates``, where w is the
-    global model before local training. If all c_i are zero the model is not changed.
+    global model before local training. If all c_i are zero, the model does not change. A subclass
+    implements :meth:`coefficients`.
+
+    Attributes:
+        of_updates: whether updates w_i − w are summed instead of models.
     """
 
     of_updates: ClassVar[bool] = False
 
     @abstractmethod
     def coefficients(self, arrivals: Arrivals) -> Tensor:
-        """Return c_i, (L,) float64; exactly zero for models to leave out of the sum."""
+        """Compute the coefficients c_i, (L,) float64; exactly zero excludes a model."""
 
     def aggregate(
         self, model: Weights, local: Weights, arrivals: Arrivals, state: Weights
     ) -> Weights:
-        """Compute one matrix-vector product per parameter."""
+        """Compute the next global model with one matrix–vector product per parameter."""
         coefficients = self.coefficients(arrivals)
         counted = coefficients.nonzero()[:, 0]
         if len(counted) == 0:
@@ -97,7 +109,7 @@ class LinearAverage(Aggregation):
         factors, rows = coefficients[counted].to(some), counted.to(some.device)
         found = {}
         for name, previous in model.items():
-            # Without rows of zero weight, because NaN times zero is NaN.
+            # Exclude rows of zero weight, because they may be NaN, and 0 · NaN is NaN.
             sent = local[name] if everyone else local[name][rows]
             if self.of_updates:
                 moved = torch.mv((sent - previous).flatten(1).mT, factors)
@@ -108,7 +120,18 @@ class LinearAverage(Aggregation):
 
 
 def find_aggregation(aggregation: str | Aggregation) -> Aggregation:
-    """Find an aggregation by its registered name or ``package.module:Object``."""
+    """Look up an aggregation.
+
+    Args:
+        aggregation: registered name, ``package.module:Object``, or an aggregation, which is
+            returned.
+
+    Raises:
+        InputError: if the name is unknown or the object is not an aggregation.
+
+    >>> type(find_aggregation("exact")).__name__
+    'ExactAverage'
+    """
     if isinstance(aggregation, Aggregation):
         return aggregation
     found: Any = AGGREGATIONS.find(aggregation)
@@ -122,7 +145,7 @@ def find_aggregation(aggregation: str | Aggregation) -> Aggregation:
 
 
 def aggregation_identity(aggregation: Aggregation, model: Weights) -> dict[str, Any]:
-    """Return name, settings and shapes of the state for the header of a checkpoint."""
+    """Name, settings and shapes of the state of an aggregation, JSON-compatible."""
     state = aggregation.initial_state(model)
     return {**object_identity(aggregation, AGGREGATIONS), "state": _shapes(state)}
 
@@ -131,7 +154,13 @@ def aggregation_identity(aggregation: Aggregation, model: Weights) -> dict[str, 
 def server_step_(
     aggregation: Aggregation, model: Weights, local: Weights, arrivals: Arrivals, state: Weights
 ) -> None:
-    """Update ``model`` and ``state`` in place; arguments as for :meth:`Aggregation.aggregate`."""
+    """Update a global model and the server's state in place.
+
+    Arguments are those of :meth:`Aggregation.aggregate`.
+
+    Raises:
+        InputError: if the aggregation returns or leaves tensors of other names or shapes.
+    """
     before = _shapes(state)
     found = aggregation.aggregate(model, local, arrivals, state)
     for what, given, accepted in (("state", state, before), ("model", found, _shapes(model))):
@@ -149,23 +178,29 @@ def _shapes(tensors: Weights) -> dict[str, tuple[int, ...]]:
 
 
 class ExactAverage(LinearAverage):
-    """The average of the paper: c_i = k_i S_i / Σ_j k_j S_j; all zero without arrivals."""
+    """Average of the arrived models, c_i = k_i S_i / Σ_j k_j S_j, as in the paper.
+
+    >>> sizes, arrived = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True])
+    >>> everyone = torch.ones(3, dtype=torch.bool)
+    >>> ExactAverage().coefficients(Arrivals(0, sizes, everyone, arrived, arrived.double()))
+    tensor([0.2500, 0.0000, 0.7500])
+    """
 
     def coefficients(self, arrivals: Arrivals) -> Tensor:
-        """Return coefficients that add up to 1, or to 0 without arrivals."""
+        """Compute c_i, (L,), with sum 1, or 0 without arrivals."""
         return _shares(arrivals.sizes, arrivals.arrived)
 
 
 class PublishedAverage(LinearAverage):
-    """The average of the paper's published code: the exact average with three errors.
+    """Average of the paper's published code, which deviates from :class:`ExactAverage`.
 
     The divisor includes the last arriving worker, but the sum does not, so that the global model
-    shrinks. With a single arrival the model is multiplied by its k_i. In the first round every
-    worker counts as arrived. It serves only to reproduce the federated curves of the paper.
+    shrinks. A single arriving model is multiplied by its k_i. In the first round every worker
+    present counts as arrived. Use it only to reproduce the federated curves of the paper.
     """
 
     def coefficients(self, arrivals: Arrivals) -> Tensor:
-        """Return coefficients that need not add up to 1."""
+        """Compute c_i, (L,), whose sum is in general not 1."""
         arrived = arrivals.present if arrivals.round == 0 else arrivals.arrived
         count, rank = arrived.sum(), arrived.cumsum(-1)
         last = arrived & (rank == count)
@@ -174,34 +209,31 @@ class PublishedAverage(LinearAverage):
 
 
 class UnbiasedAverage(LinearAverage):
-    """Unbiased estimate of the average of all transmitted models: updates weighted by 1/PSR.
+    """Unbiased estimate of the loss-free average, with updates weighted by 1/q_i.
 
     The next model is w + Σ_i c_i (w_i − w) with c_i = (k_i / K) S_i / q_i, where q_i = P(S_i = 1)
-    and K = Σ_j k_j over the workers with q_j > 0. Since E[S_i / q_i] = 1 its expectation is
-    Σ_i k_i w_i / K, the average without losses. The exact average is biased: it divides by the
-    sizes of the arrivals, and includes workers on good channels more often.
+    and K = Σ_j k_j over the workers with q_j > 0. Since E[S_i / q_i] = 1, its expectation is
+    Σ_i k_i w_i / K. The exact average is biased towards workers with good channels.
 
-    Σ_i c_i w_i has the same expectation, but its coefficients do not add up to 1 in every round, so
-    that the whole model grows and shrinks. An arrival with q_i near zero counts 1/q_i times, which
-    increases the variance. Workers that cannot arrive (silent, absent, or too slow for the
-    deadline) are left out, since no weight compensates for them.
+    Summing updates instead of models keeps the scale of the model although Σ_i c_i ≠ 1 in general.
+    Small q_i increase the variance. Workers with q_i = 0 (silent, absent or late) are excluded.
     """
 
     of_updates: ClassVar[bool] = True
 
     def coefficients(self, arrivals: Arrivals) -> Tensor:
-        """Return coefficients that add up to 1 on average."""
+        """Compute c_i, (L,), whose sum has expectation 1."""
         able = arrivals.success > 0
         chance = torch.where(able, arrivals.success, 1.0)
         return _shares(arrivals.sizes, able) * arrivals.arrived / chance
 
 
 def _shares(sizes: Tensor, counted: Tensor) -> Tensor:
-    """Return k_i / Σ_j k_j over the workers that are ``counted``, (L,); 0 for the others.
+    """Compute k_i / Σ_j k_j over the ``counted`` workers, (L,); 0 for the others.
 
     >>> _shares(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True]))
     tensor([0.2500, 0.0000, 0.7500])
     """
-    heard = sizes * counted
-    total = heard.sum()
-    return torch.where(total > 0, heard / total, 0.0)
+    included = sizes * counted
+    total = included.sum()
+    return torch.where(total > 0, included / total, 0.0)

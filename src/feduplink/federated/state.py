@@ -1,4 +1,4 @@
-"""The state of a federated comparison between two rounds, its data and its first models."""
+"""State of a federated comparison between two rounds, its data and its initial models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,21 @@ from feduplink.storage.tensorfile import (
 def draw_runs(
     task: Task, runs: int, workers: int, seed: int, device: torch.device
 ) -> list[FederatedData]:
-    """Draw the data of every run; examples that runs share are moved to the device once."""
+    """Draw the data of every run and move it to a device.
+
+    Args:
+        task: federated learning task.
+        runs: number of runs.
+        workers: required number of workers L.
+        seed: seed of the data.
+        device: device of the examples; examples that runs share are moved once.
+
+    Returns:
+        Data of every run.
+
+    Raises:
+        InputError: if the task has data for another number of workers.
+    """
     on_device = functools.cache(lambda examples: examples.to(device))
     drawn = []
     for run in range(runs):
@@ -46,7 +60,7 @@ def draw_runs(
 
 
 def data_checksum(runs: Sequence[FederatedData]) -> str:
-    """SHA-256 of all examples and shares; examples that runs share are read once."""
+    """SHA-256 checksum of the examples and shares of all runs."""
 
     @functools.cache
     def digest(examples: Examples) -> str:
@@ -62,9 +76,17 @@ def data_checksum(runs: Sequence[FederatedData]) -> str:
 def first_models(
     task: Task, runs: int, policies: int, seed: int, device: torch.device
 ) -> tuple[ModelStack, Weights]:
-    """Make the model and its first weights, (policies · runs, *shape) per parameter.
+    """Make the model and its initial weights, which are equal for all policies of a run.
 
-    The weights of a run are equal for all policies.
+    Args:
+        task: federated learning task.
+        runs: number of runs.
+        policies: number of policies.
+        seed: seed of the weights.
+        device: device of model and weights.
+
+    Returns:
+        The model, and weights (policies · runs, *shape) per parameter.
     """
     starts = []
     for run in range(runs):
@@ -78,21 +100,21 @@ def first_models(
 
 
 _KIND = "federated checkpoint"
-#: Increased when the meaning of a checkpoint changes, so that older ones are refused.
+#: Format number of checkpoints, to be increased when their content changes.
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class FederationState:
-    """Everything the next round depends on.
+    """All variables that the next round depends on.
 
-    Random numbers of a round are derived from the seed, the run and the round, so that no generator
-    is saved; the uploads of all rounds are, because a policy may hold a generator.
+    Random numbers of a round are derived from seed, run and round, so that no generator is saved.
+    The uploads of all rounds are saved because a policy may have a generator.
 
     Attributes:
         weights: global models, (simulations, *shape) per parameter.
-        adam: of every worker.
-        errors: of the rounds so far, each (policies, runs).
+        adam: Adam's moments of every worker.
+        errors: test errors of every round so far, (policies, runs) each.
         uplink: uploads of all rounds, one record per simulation.
         server: state of the aggregation, one per simulation.
 
@@ -112,7 +134,14 @@ class FederationState:
         uplink: list[UplinkRecord],
         aggregation: Aggregation,
     ) -> FederationState:
-        """Return the state before the first round: first weights, zero moments, no errors."""
+        """Make the state before the first round.
+
+        Args:
+            weights: initial global models, (simulations, *shape) per parameter.
+            workers: number of workers L.
+            uplink: uploads of all rounds, one record per simulation.
+            aggregation: aggregation rule, which defines the state of the server.
+        """
         begun = cls(weights, AdamState.fresh(weights, workers), [], uplink, [])
         for simulation in range(len(uplink)):
             state = aggregation.initial_state(begun.model(simulation))
@@ -120,15 +149,15 @@ class FederationState:
         return begun
 
     def model(self, simulation: int) -> Weights:
-        """A view of one global model, (*shape) per parameter."""
+        """View of one global model, (*shape) per parameter."""
         return {name: weights[simulation] for name, weights in self.weights.items()}
 
     def models(self, simulations: slice) -> Weights:
-        """A view of the global models of some simulations, (simulations, *shape) per parameter."""
+        """View of the global models of some simulations, (simulations, *shape) per parameter."""
         return {name: weights[simulations] for name, weights in self.weights.items()}
 
     def _tensors(self) -> dict[str, Tensor]:
-        """All tensors but the errors, by their name in a checkpoint."""
+        """All tensors except the errors, by their name in a checkpoint."""
         parts = {
             "weights": self.weights,
             "adam.mean": self.adam.mean,
@@ -144,28 +173,31 @@ class FederationState:
         }
 
     def write(self, path: Path, identity: dict[str, Any]) -> None:
-        """Write a checkpoint of the comparison with this identity."""
+        """Save a checkpoint with the identity of the comparison."""
         tensors = {**self._tensors(), "errors": torch.stack(self.errors)}
         write_tensors(path, _KIND, TensorFile(tensors, {"format": _FORMAT, **identity}))
 
     @classmethod
     def read(cls, path: Path, identity: dict[str, Any], begun: FederationState) -> FederationState:
-        """Read a checkpoint of the comparison with this identity.
+        """Load a checkpoint of a comparison.
 
         Args:
-            path: of the checkpoint.
-            identity: of the comparison.
-            begun: its state before the first round, which determines shapes, devices and the
-                order of the parameters. Files have them in alphabetical order, in which the norm
-                of a gradient would be rounded differently.
+            path: checkpoint file.
+            identity: identity of the comparison.
+            begun: state before the first round, which defines shapes, devices and the order of
+                the parameters.
+
+        Returns:
+            The saved state.
 
         Raises:
-            InputError: if it is not a checkpoint of this comparison.
+            InputError: if the file is missing, damaged or belongs to another comparison.
         """
         file = read_tensors(path, _KIND)
         check_same(path, file, {"format": _FORMAT, **identity})
         with fitting(path, _KIND, "this comparison"):
             found = {}
+            # In the order of the model, not of the file, because it affects the rounding of norms.
             for name, expected in begun._tensors().items():
                 found[name] = file.tensors[name].to(expected.device)
                 if (found[name].shape, found[name].dtype) != (expected.shape, expected.dtype):

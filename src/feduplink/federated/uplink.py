@@ -1,6 +1,6 @@
-"""The rounds of a federation on the uplink: decisions of a policy, arrivals, airtime, energy.
+"""Uplink of a federation: decisions of a policy, arrivals, airtime and energy of every round.
 
-Nothing here depends on the models, so all rounds of a run are computed before training starts.
+The uplink does not depend on the models, so all rounds of a run are computed before training.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from feduplink.tensor_record import TensorRecord
 
 @dataclass(frozen=True)
 class Rounds(TensorRecord):
-    """The channels of one run's N rounds, the same for every policy that is compared.
+    """Channels and random numbers of the N rounds of a run, shared by all compared policies.
 
     Attributes:
-        csi: H of all workers, (N, L, L).
-        observed: H as the policy sees it, with the scenario's noise, (N, L, L).
-        uniform: random in [0, 1), (N, L); an upload arrives if it is under its success rate.
+        csi: true channels H in units of 1/W, (N, L, L).
+        observed: CSI that policies observe, with the noise of the scenario, (N, L, L).
+        uniform: uniform random numbers in [0, 1), (N, L); an upload arrives if its number is below
+            its success probability.
         present: workers in the federation, (N, L) bool.
 
     """
@@ -49,9 +50,17 @@ class Rounds(TensorRecord):
         run: int,
         recorded: Tensor | None = None,
     ) -> Rounds:
-        """The rounds of run ``run``; positions and fading persist as the scenario says.
+        """Draw the rounds of a run.
 
-        ``recorded`` channels, (runs · N or more, L, L), are taken in their order, run after run.
+        Args:
+            scenario: the cell and its radio; it defines the correlation between rounds.
+            present: workers in the federation, (N, L) bool.
+            seed: seed of all random numbers.
+            run: index of the run, from 0.
+            recorded: channels of all runs in order, (runs · N or more, L, L); None draws them.
+
+        Returns:
+            The N rounds.
         """
         rounds, workers = present.shape
         if recorded is None:
@@ -68,14 +77,14 @@ class Rounds(TensorRecord):
 
 @dataclass(frozen=True)
 class UplinkRules:
-    """What the uploads of all policies have in common.
+    """Upload parameters that are the same for all policies.
 
     Attributes:
-        scenario: the radio.
-        bits: Z of a model, () or (L,) float64.
-        deadline_s: end of a round, s, at which all workers stop: unfinished uploads are lost, their
-            energy until then is spent. None: no deadline.
-        packet_success: which SINR decides whether an upload arrives.
+        scenario: the cell and its radio.
+        bits: upload size Z in bits, () or (L,) float64.
+        deadline_s: deadline of a round, s; uploads that are incomplete by then are lost, but their
+            energy is counted. None: no deadline.
+        packet_success: rule that decides which SINR an upload is received at.
 
     """
 
@@ -87,17 +96,17 @@ class UplinkRules:
 
 @dataclass(frozen=True)
 class UplinkRecord(TensorRecord):
-    """N rounds of uploads under one policy.
+    """Uploads of N rounds with one policy.
 
     Attributes:
         success: probability that an upload arrives, (N, L) float64: the packet success rate, or the
             scenario's objective if that is another success rate; 0 for a worker that is silent or
-            does not finish in time.
+            misses the deadline.
         transmitting: workers with p > 0, (N, L) bool.
-        airtime_s: from the first bit of the round to its last one, at most the deadline, (N,); 0
-            if no worker transmits, NaN where time is undefined (``ideal``).
-        energy_j: of all workers, (N,); likewise.
-        sent_bytes: transmitted by all workers, (N,) float64.
+        airtime_s: time from the first to the last bit of the round, at most the deadline, (N,), s;
+            0 if no worker transmits, NaN if time is undefined (``ideal``).
+        energy_j: energy of all workers, (N,), J; NaN if undefined.
+        sent_bytes: number of bytes that all workers transmit, (N,) float64.
         arrived: uploads received without error and in time, (N, L) bool.
 
     """
@@ -113,9 +122,15 @@ class UplinkRecord(TensorRecord):
     def from_transmission(
         cls, transmission: Tensor | Schedule, rounds: Rounds, rules: UplinkRules
     ) -> UplinkRecord:
-        """The rounds under powers (N, L) in W or a schedule; absent workers are silent.
+        """Compute the uploads of N rounds for given powers or schedules.
 
-        An upload arrives if its number in ``rounds.uniform`` is under its success rate.
+        An upload arrives if its number in ``rounds.uniform`` is below its success probability.
+
+        Args:
+            transmission: powers (N, L) in W, or schedules; limited to Pmax and to the workers
+                present.
+            rounds: channels and random numbers.
+            rules: upload size, deadline and rule of arrivals.
         """
         state = upload(
             rounds.csi.double(),
@@ -137,7 +152,7 @@ class UplinkRecord(TensorRecord):
 
     @classmethod
     def lossless(cls, rounds: Rounds, rules: UplinkRules) -> UplinkRecord:
-        """Rounds in which every upload arrives; time and energy are undefined."""
+        """Record of rounds in which every upload arrives; time and energy are undefined."""
         present = rounds.present
         undefined = torch.full((len(present),), torch.nan, dtype=torch.float64)
         return cls(
@@ -150,15 +165,15 @@ class UplinkRecord(TensorRecord):
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """By name, for a checkpoint."""
+        """All tensors by name, for a checkpoint."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def cost(self, kappa: float) -> Tensor:
-        """time + κ · energy, (N,) s, at the price κ in s/J."""
+        """Time + κ · energy of every round, (N,), s; ``kappa`` is the price of energy κ, s/J."""
         return self.airtime_s + kappa * self.energy_j
 
     def as_metrics(self) -> dict[str, float | None]:
-        """Means and medians; delivery rates as their sum and the least of a worker."""
+        """Mean and median time and energy, mean number of arrivals and minimum delivery rate."""
         rates = self.success.mean(0)
         figures = {
             "time_s": self.airtime_s.mean(),
@@ -172,9 +187,9 @@ class UplinkRecord(TensorRecord):
 
 
 def _limited(transmission: Tensor | Schedule, present: Tensor, pmax_w: Tensor) -> Tensor | Schedule:
-    """Powers of the workers present, at most Pmax, in float64.
+    """Powers or schedules limited to Pmax, 0 W for absent workers, in float64.
 
-    A policy made for another scenario may have another Pmax.
+    The limit matters for a policy that was made for a scenario with another Pmax.
     """
     if isinstance(transmission, Tensor):
         power = torch.minimum(transmission, pmax_w.to(transmission)).double()
@@ -184,9 +199,26 @@ def _limited(transmission: Tensor | Schedule, present: Tensor, pmax_w: Tensor) -
 
 
 def transmit(policy: Policy, rounds: Rounds, rules: UplinkRules) -> UplinkRecord:
-    """The rounds under the decisions of a policy.
+    """Compute the uploads of all rounds with a policy.
 
-    A policy with a state starts anew and decides round by round, with feedback on the round before.
+    A policy with a state is reset and then decides round by round, with feedback on the previous
+    round.
+
+    Args:
+        policy: policy of the workers.
+        rounds: channels and random numbers of N rounds.
+        rules: upload size, deadline and rule of arrivals.
+
+    Returns:
+        Record of the N rounds.
+
+    >>> from feduplink.policies import make_policy
+    >>> scenario = Scenario(workers=2)
+    >>> rounds = Rounds.draw(scenario, everyone(3, 2), seed=0, run=0)
+    >>> rules = UplinkRules(scenario, bits=torch.tensor(1e6))
+    >>> record = transmit(make_policy("max", scenario), rounds, rules)
+    >>> record.arrived.shape
+    torch.Size([3, 2])
     """
     if policy.is_lossless:
         return UplinkRecord.lossless(rounds, rules)
@@ -206,7 +238,16 @@ def transmit(policy: Policy, rounds: Rounds, rules: UplinkRules) -> UplinkRecord
 
 
 def recorded_rounds(csi: Tensor, count: int, workers: int) -> Tensor:
-    """The first ``count`` of recorded channels (N, L, L): one per round of all runs, none twice."""
+    """Return the first ``count`` recorded channels, one per round of all runs.
+
+    Args:
+        csi: recorded channels, (N, L, L).
+        count: number of rounds of all runs.
+        workers: required number of workers L.
+
+    Raises:
+        InputError: if there are fewer channels, or they do not fit the number of workers.
+    """
     check_csi(csi, workers)
     if csi.ndim != 3 or len(csi) < count:
         raise InputError(
@@ -217,14 +258,30 @@ def recorded_rounds(csi: Tensor, count: int, workers: int) -> Tensor:
 
 
 def everyone(rounds: int, workers: int) -> Tensor:
-    """A presence without comings and goings, (N, L) bool."""
+    """Presence of all workers in all rounds, (rounds, workers) bool.
+
+    >>> everyone(1, 3)
+    tensor([[True, True, True]])
+    """
     return torch.ones(rounds, workers, dtype=torch.bool)
 
 
 def presence(rounds: int, workers: int, changes: dict[int, set[int]]) -> Tensor:
-    """A schedule from its changes, (N, L) bool: from round n on, the workers ``changes[n]``.
+    """Presence of the workers in every round, from its changes.
 
-    Before the first change everyone is there.
+    Args:
+        rounds: number of rounds N.
+        workers: number of workers L.
+        changes: ``changes[n]`` is the set of workers present from round n on, counted from 0;
+            before the first change all workers are present.
+
+    Returns:
+        Presence, (N, L) bool.
+
+    >>> presence(3, 2, {1: {0}})
+    tensor([[ True,  True],
+            [ True, False],
+            [ True, False]])
     """
     schedule = everyone(rounds, workers)
     starts = [*sorted(changes), rounds]

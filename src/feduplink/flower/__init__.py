@@ -1,6 +1,6 @@
-"""The wireless uplink in Flower: a grid around any strategy, and the federated tasks as an app.
+"""Integration with Flower: wireless uplink for any strategy, and federated tasks as an app.
 
-Needs ``pip install 'feduplink[flower]'``; nothing else in the package imports it.
+Requires ``pip install 'feduplink[flower]'``.
 """
 
 from feduplink.flower.simulation import TASK_APP, FlowerError, federate_with_flower

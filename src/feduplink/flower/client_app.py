@@ -1,7 +1,7 @@
-"""Flower ClientApp of a federated task: one worker's local training.
+"""Flower ClientApp of a federated task: local training of one worker.
 
-A node draws its worker's data and minibatches from the run's seed. Adam's moments stay on the node,
-in the state that Flower keeps for it between rounds.
+A node draws the data and minibatches of its worker from the seed of the run. Adam's moments are
+stored in the state that Flower keeps for the node between rounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,18 @@ app = ClientApp(mods=[worker_mod])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train the global model on this worker's data for one round; reply with the local model."""
+    """Train the global model on the worker's data for one round.
+
+    Args:
+        message: training message with the global model and the round.
+        context: context of the node, with the run configuration and the worker's index.
+
+    Returns:
+        Reply with the local model and its number of examples.
+
+    Raises:
+        InputError: if the worker's index is not one of the scenario.
+    """
     run, data, stack = _load(json.dumps(context.run_config))
     worker, workers = worker_index(context), len(data.shares)
     if worker >= workers:
@@ -39,7 +50,7 @@ def train(message: Message, context: Context) -> Message:
     number = message.content.config_records["config"]["server-round"]
     assert isinstance(number, int)
     received = message.content.array_records["arrays"].to_torch_state_dict()
-    # In the order of the model's layers, because the norm of a gradient is summed in this order.
+    # In the order of the model's layers, which determines the rounding of the gradient's norm.
     model = {name: received[name][None] for name in stack.initial()}
     adam = _read_adam(context.state, model)
     task, row = run.loaded_task, number - 1
@@ -48,8 +59,8 @@ def train(message: Message, context: Context) -> Message:
     batches = RoundBatches(drawn.rows[own], drawn.weight[own], drawn.steps[own])
     stack.module.train()
     with own_arithmetic(CPU):
-        # For layers such as dropout. The local engine draws for all workers at once, so that the
-        # two engines differ for models with such layers.
+        # For layers such as dropout. Federation draws their random numbers for all workers at once,
+        # so that its results differ for models with such layers.
         torch.manual_seed(stream_seed(run.seed, "local-training", round_index(worker, row)))
         local = train_locally(stack, task, model, adam, Minibatches.gather([(data.pool, batches)]))
     _write_adam(context.state, adam)
@@ -64,9 +75,9 @@ def train(message: Message, context: Context) -> Message:
 
 @functools.lru_cache(maxsize=1)
 def _load(config: str) -> tuple[TaskRun, FederatedData, ModelStack]:
-    """Settings, data and model of a run, whose configuration is given as JSON.
+    """Settings, data and model of a run; ``config`` is its configuration as JSON.
 
-    They are the same in every round, and kept while Flower keeps the process.
+    Cached because they are equal in all rounds of a run.
     """
     run = TaskRun.from_run_config(json.loads(config))
     data, stack, _ = run.data_and_model()
@@ -74,7 +85,7 @@ def _load(config: str) -> tuple[TaskRun, FederatedData, ModelStack]:
 
 
 def _read_adam(state: RecordDict, model: Weights) -> AdamState:
-    """Adam's state after the node's last round; a fresh one if there is none."""
+    """Adam's moments after the node's last round, or zero moments before the first."""
     if "adam.steps" not in state:
         return AdamState.fresh(model, workers=1)
     mean, square, steps = (

@@ -1,4 +1,4 @@
-"""Flower ServerApp of a federated task: FedAvg over the wireless uplink, evaluated every round."""
+"""Flower ServerApp of a federated task: FedAvg over the wireless uplink with evaluation."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from feduplink.flower.wireless_grid import WirelessGrid
 from feduplink.storage.files import only_writer
 
 _LOG = logging.getLogger("flwr")
-#: Metric by which uploads are weighted.
+#: Metric with the weight of an upload.
 _EXAMPLES = "num-examples"
-#: Interval between two requests for the connected nodes, s.
+#: Interval between two queries of the connected nodes, s.
 _POLL_INTERVAL_S = 0.5
 
 app = ServerApp()
@@ -37,11 +37,15 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the task that the run's configuration describes and write its result.
+    """Run the task of the run configuration and save its result.
 
-    FedAvg weights by examples, which over the workers that arrive is the exact average; a round
-    without arrivals leaves the model unchanged. The run begins when a node per worker is connected
-    and continues with the nodes that stay connected.
+    FedAvg weights the arriving models by their numbers of examples, which equals the exact
+    average. A round without arrivals does not change the model. The run starts when one node per
+    worker is connected and continues with the nodes that stay connected.
+
+    Args:
+        grid: Flower's grid.
+        context: context of the run, whose configuration has the fields of :class:`TaskRun`.
     """
     run = TaskRun.from_run_config(context.run_config)
     with only_writer(run.out):
@@ -78,36 +82,47 @@ def _federate(run: TaskRun, grid: Grid) -> TaskResult:
         FederatedHistory(task.name, task.metric_name, {name: (history,)}),
         torch.stack([found.present for found in uplink.history]),
         record,
-        # Flower returns no arrays if nothing ever arrived.
+        # Flower returns no arrays if no upload arrived in any round.
         (result.arrays or evaluation.first).to_torch_state_dict(),
     )
 
 
 def wait_for_nodes(grid: Grid, count: int, timeout_s: float) -> list[int]:
-    """Wait until ``count`` nodes are connected, at most ``timeout_s``; ids of all connected ones.
+    """Wait until enough nodes are connected.
+
+    Args:
+        grid: Flower's grid.
+        count: minimum number of nodes.
+        timeout_s: time limit, s.
+
+    Returns:
+        Ids of all connected nodes.
 
     Raises:
-        InputError: if fewer are connected by then.
+        InputError: if fewer nodes are connected at the time limit.
     """
     end = time.monotonic() + timeout_s
     while len(connected := list(grid.get_node_ids())) < count:
         if time.monotonic() > end:
             raise InputError(
                 f"nodes: {len(connected)} connected within {timeout_s:g} s; accepted: at least "
-                f"{count}. A run begins with one node per worker of the scenario and continues "
-                "with one or more."
+                f"{count}. A run starts with one node per worker of the scenario and continues "
+                "with at least one."
             )
         time.sleep(_POLL_INTERVAL_S)
     return connected
 
 
 class _Evaluation:
-    """The first global model of a run, and the errors of the later ones on the test data.
+    """Initial model of a run, and evaluation of its global models on the test set.
+
+    Args:
+        run: settings of the run.
 
     Attributes:
-        first: the model before the first round.
-        examples: number of examples of all workers together.
-        errors: error of the global model after each round so far.
+        first: initial global model.
+        examples: total number of examples of all workers.
+        errors: test error of the global model after each round so far.
     """
 
     def __init__(self, run: TaskRun) -> None:
@@ -119,7 +134,7 @@ class _Evaluation:
         self.errors: list[float] = []
 
     def evaluate(self, number: int, arrays: ArrayRecord) -> MetricRecord:
-        """Error of the global model after round ``number``; 0 is before the first round."""
+        """Compute the test error after round ``number``; 0 is before the first round."""
         model = {name: weight[None] for name, weight in arrays.to_torch_state_dict().items()}
         (outputs,) = evaluate_models(self._stack, model, [self._test], self._task.evaluation_batch)
         error = float(self._task.metric(outputs, self._test.targets))
@@ -130,15 +145,15 @@ class _Evaluation:
 
 
 class TaskAverage(FedAvg):
-    """FedAvg over all connected nodes that leaves out uploads that are not a model of the task.
+    """FedAvg over all connected nodes that ignores uploads that are not a model of the task.
 
-    Flower's own strategy ends the run at a reply that differs from the others, broadcasts arrays of
-    another shape and waits without limit for nodes.
+    Flower's FedAvg, in contrast, aborts the run if replies differ, accepts arrays of other shapes,
+    and waits for nodes without a time limit.
 
     Args:
-        model: names, shapes and types that an upload must have.
-        examples: number of examples of all workers together, the limit for one worker.
-        timeout_s: how long a round waits for the first node, s.
+        model: model with the names, shapes and types that an upload must have.
+        examples: total number of examples of all workers, which limits that of one worker.
+        timeout_s: time limit for the first node to connect in a round, s.
     """
 
     def __init__(self, model: ArrayRecord, examples: int, timeout_s: float) -> None:
@@ -153,7 +168,7 @@ class TaskAverage(FedAvg):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """One training message per connected node."""
+        """Make one training message per connected node."""
         config["server-round"] = server_round
         content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
         return [
@@ -164,7 +179,7 @@ class TaskAverage(FedAvg):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Average of the replies that are models of the task."""
+        """Average the replies that are models of the task."""
         usable = []
         for reply in replies:
             error = None if reply.has_error() else self._model_error(reply.content)
@@ -172,17 +187,17 @@ class TaskAverage(FedAvg):
                 usable.append(reply)
             else:
                 node = reply.metadata.src_node_id
-                _LOG.warning("the upload of node %d is left out: %s", node, error)
+                _LOG.warning("the upload of node %d is ignored: %s", node, error)
         return super().aggregate_train(server_round, usable)
 
     def _model_error(self, content: RecordDict) -> str | None:
-        """Why a reply is not a model of the task; None if it is one."""
+        """Reason why a reply is not a model of the task; None if it is one."""
         models = list(content.array_records.values())
         if len(models) != 1 or _layout(models[0]) != self._layout:
             return "its arrays are not those of the task's model"
         metrics = [entry for record in content.metric_records.values() for entry in record.items()]
         if len(metrics) != 1 or metrics[0][0] != _EXAMPLES or not isinstance(metrics[0][1], int):
-            return f"its metrics are not {_EXAMPLES} alone, an integer"
+            return f"its metrics are not a single integer {_EXAMPLES}"
         examples = metrics[0][1]
         if not 0 < examples <= self._examples:
             return f"{_EXAMPLES} is {examples}, outside 1 to {self._examples}"
@@ -190,5 +205,5 @@ class TaskAverage(FedAvg):
 
 
 def _layout(model: ArrayRecord) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and type of the arrays by name."""
+    """Shapes and types of the arrays by name."""
     return {name: (array.shape, array.dtype) for name, array in model.items()}

@@ -1,8 +1,7 @@
-"""Federated comparisons in Flower's Simulation runtime on this machine, by ``flwr run``.
+"""Federated comparisons in Flower's Simulation runtime on this machine, with ``flwr run``.
 
-``flwr.simulation.run_simulation`` is deprecated in favour of this command, which submits runs to a
-SuperLink. A SuperLink that the command starts by itself keeps running and takes all later runs on
-the machine. The one of a comparison is therefore started here and ends with the comparison.
+``flwr run`` submits runs to a SuperLink. A SuperLink that the command starts keeps running and
+receives all later runs on the machine. A comparison therefore starts and stops its own one.
 """
 
 from __future__ import annotations
@@ -32,25 +31,25 @@ from feduplink.registry import POLICIES
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
 
-#: Directory of the Flower app that ``flwr run`` takes; its configuration has the fields of
+#: Directory of the Flower app of a task, whose run configuration has the fields of
 #: :class:`TaskRun`.
 TASK_APP = Path(__file__).parent / "app"
 
 _HOST = "127.0.0.1"
 #: Name of the SuperLink in the configuration of ``flwr``.
 _SUPERLINK = "simulation"
-#: Time limit for killed processes to disappear, s.
+#: Time limit for the end of killed processes, s.
 _KILL_TIMEOUT_S = 10.0
 _POLL_INTERVAL_S = 0.1
-#: Longest path of the directory for temporary files, in characters: the paths of Ray's sockets are
-#: up to 80 longer and may have 107.
+#: Maximum length of the path of temporary files, in characters: the paths of Ray's sockets are up
+#: to 80 characters longer and are limited to 107.
 _MAX_TEMPORARY_ROOT = 27
-#: Last lines of a log that an error repeats.
+#: Number of last log lines in an error message.
 _LOG_LINES = 30
 
 
 class FlowerError(ChildProcessError):
-    """A process of Flower failed; the message ends with the end of its log."""
+    """Failure of a Flower process; the message contains the last lines of its log."""
 
 
 def federate_with_flower(
@@ -67,33 +66,37 @@ def federate_with_flower(
     imports: Collection[str] = (),
     callbacks: Sequence[Callback] = (),
 ) -> FederatedHistory:
-    """Compare policies in Flower's Simulation runtime, one ``flwr run`` per policy.
+    """Compare policies in Flower's Simulation runtime, with one ``flwr run`` per policy.
 
-    With the same arguments the history is that of :class:`feduplink.federated.Federation` with one
-    run per policy, the exact average and everyone present. All processes that Flower starts have
-    ended when this function returns or raises.
+    With the same arguments, the history equals that of :class:`feduplink.federated.Federation`
+    with one run per policy, the exact average and all workers present. All processes that Flower
+    starts have ended when this function returns or raises.
 
     Args:
         task: name of the task.
-        policies: by the name that they have in the history. The server loads them from files.
+        policies: policies by their names in the history; they are passed to the server as files.
         scenario: the cell and its radio, with one simulated node per worker.
-        rounds: number of rounds; None takes the task's.
-        seed: seed of data, first weights, minibatches, channels and arrivals.
-        partition: how the task distributes its data over the workers; None takes the task's.
-        data: directory of the data sets; None takes ``FEDUPLINK_DATA``.
-        deadline_s: longest round on the uplink, s. None: no deadline.
-        packet_success: SINR that decides whether an upload arrives.
-        imports: modules to import in Flower's processes, such as those with your own task.
-        callbacks: called after every round, with a :class:`~feduplink.federated.FinishedRound`.
+        rounds: number of rounds; None uses that of the task.
+        seed: seed of data, initial weights, minibatches, channels and arrivals.
+        partition: partition of the data between the workers; None uses the task's default.
+        data: directory of the data sets; None uses that of ``FEDUPLINK_DATA``.
+        deadline_s: deadline of a round on the uplink, s; None: no deadline.
+        packet_success: rule that decides which SINR an upload is received at.
+        imports: modules to import in Flower's processes, such as that of a user-defined task.
+        callbacks: callbacks of all runs; ``detail`` of a step is a
+            :class:`~feduplink.federated.FinishedRound`.
 
     Returns:
-        One run per policy, by the names in ``policies``.
+        Histories of all policies, with one run each.
 
     Raises:
-        FlowerError: if a process of Flower fails or a run ends without a result.
+        FlowerError: if a Flower process fails or a run ends without a result.
+        InputError: if Ray is not installed, or a policy is defined in the main program.
     """
     if importlib.util.find_spec("ray") is None:
-        raise InputError("flower: Ray is not installed; accepted: pip install 'feduplink[flower]'.")
+        raise InputError(
+            "flower: Ray is not installed; accepted after pip install 'feduplink[flower]'."
+        )
     modules = {name: _module_of(policy) for name, policy in policies.items()}
     histories = {}
     with start_simulation() as simulation:
@@ -115,18 +118,18 @@ def federate_with_flower(
             )
             histories[name] = _run_task(simulation, run, name, callbacks)
     first = next(iter(histories.values()))
-    runs = {name: next(iter(own.policies.values())) for name, own in histories.items()}
+    runs = {name: next(iter(found.policies.values())) for name, found in histories.items()}
     return FederatedHistory(first.task, first.metric_name, runs)
 
 
 def _module_of(policy: Policy) -> str:
-    """The module that another process imports for the policy's class; empty for a shipped one."""
+    """Module of the policy's class for import in another process; empty for a registered name."""
     name = policy.registered_name
     module = "" if name in POLICIES.names() else name.partition(":")[0]
     if module == "__main__":
         raise InputError(
-            f"policies: {name} is defined in the main program; accepted with Flower: objects of "
-            "modules that other processes can import."
+            f"policies: {name} is defined in the main program; accepted with Flower: classes and "
+            "functions of modules that other processes can import."
         )
     return module
 
@@ -134,7 +137,7 @@ def _module_of(policy: Policy) -> str:
 def _run_task(
     simulation: Simulation, run: TaskRun, name: str, callbacks: Sequence[Callback]
 ) -> FederatedHistory:
-    """Run a task to its end and return its history."""
+    """Run a task and return its history."""
     rounds = run.rounds or run.loaded_task.rounds
     title = f"federated learning of {run.loaded_task.name} with {name} in Flower"
     log = []
@@ -148,7 +151,7 @@ def _run_task(
                 number, error = found
                 finished = FinishedRound(number, {name: (error,)})
                 progress.advance(number, finished.mean_errors, finished)
-    # The exit status of `flwr run` only states whether the run was submitted.
+    # The exit status of `flwr run` only reports whether the run was submitted.
     try:
         return TaskResult.read(run.out).history
     except InputError:
@@ -157,11 +160,11 @@ def _run_task(
 
 @dataclass(frozen=True)
 class Simulation:
-    """A SuperLink with Flower's Simulation runtime.
+    """Running SuperLink with Flower's Simulation runtime.
 
     Attributes:
-        directory: temporary directory of everything that Flower writes.
-        environment: environment of Flower's commands, in which ``flwr`` knows this SuperLink.
+        directory: temporary directory for all files of Flower.
+        environment: environment variables of Flower's commands, with the address of the SuperLink.
     """
 
     directory: Path
@@ -171,12 +174,18 @@ class Simulation:
     def run(
         self, app: Path, config: Mapping[str, str | int | float], *, nodes: int
     ) -> Iterator[Iterable[str]]:
-        """Submit a run of an app on so many simulated nodes.
+        """Context of a run of an app.
 
-        Gives the lines of the run's log; the iteration ends with the run.
+        Args:
+            app: directory of the Flower app.
+            config: run configuration.
+            nodes: number of simulated nodes.
+
+        Yields:
+            Lines of the log; the iteration ends with the run.
         """
         file = self.directory / "run-config.toml"
-        # Text and numbers are written alike in TOML and JSON.
+        # Strings and numbers have the same syntax in TOML and JSON.
         lines = (
             f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.items()
         )
@@ -192,7 +201,14 @@ class Simulation:
 
 @contextlib.contextmanager
 def start_simulation() -> Iterator[Simulation]:
-    """Start a SuperLink for the block; all processes that it starts end with the block."""
+    """Context of a running SuperLink; at its end all processes of the SuperLink are killed.
+
+    Yields:
+        The running SuperLink.
+
+    Raises:
+        FlowerError: if the SuperLink does not start.
+    """
     root = tempfile.gettempdir()
     if len(root) > _MAX_TEMPORARY_ROOT:
         root = "/tmp"
@@ -215,24 +231,24 @@ def start_simulation() -> Iterator[Simulation]:
 
 
 def _environment(directory: Path) -> dict[str, str]:
-    """Environment of all processes."""
+    """Environment variables of all Flower processes."""
     commands = str(Path(sys.executable).parent)
-    # Ray starts on this machine, also where a cluster is configured.
+    # Without this variable Ray starts on this machine even if a cluster is configured.
     inherited = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     return {
         **inherited,
         "PATH": os.pathsep.join([commands, os.environ.get("PATH", "")]),
-        # Modules that this program finds, its processes find too.
+        # The processes can import the same modules as this program.
         "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path),
         "TMPDIR": str(directory),
-        # All nodes share the cores of this machine.
+        # Nodes run in parallel on the cores of this machine.
         "OMP_NUM_THREADS": "1",
         "NO_PROXY": _HOST,
         "no_proxy": _HOST,
         "FLWR_HOME": str(directory),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        # The app consists of modules of this package, which is installed.
+        # The app has no dependencies besides this package, which is installed.
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
@@ -257,10 +273,10 @@ def _wait_until_listening(superlink: subprocess.Popen[str], port: int, log: Path
 def _process(
     command: Sequence[str], environment: Mapping[str, str], stdout: int | TextIO
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process for the block, at whose end it and its descendants are killed.
+    """Context of a process, at whose end the process and its descendants are killed.
 
-    In the middle of a run Flower's own processes may take minutes to terminate. Killed, they leave
-    nothing behind but files in the temporary directory.
+    Flower's processes are killed because they may take minutes to terminate during a run. They
+    leave only temporary files.
     """
     with subprocess.Popen(
         command,
@@ -270,7 +286,7 @@ def _process(
         text=True,
         encoding="utf-8",
         errors="replace",
-        # Ctrl-C in a terminal reaches this program alone, which then ends all others in order.
+        # Ctrl-C in a terminal then interrupts only this program, which kills the others.
         start_new_session=True,
     ) as process:
         try:

@@ -1,4 +1,4 @@
-"""A federated task as a Flower run: its settings as the run's configuration, and its result."""
+"""Settings and result of a Flower run of a federated task."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ CPU = torch.device("cpu")
 
 
 class TaskRun(ValidatedModel):
-    """Settings of a run, named like the options of ``feduplink federate``.
+    """Settings of a Flower run, with the names of the options of ``feduplink federate``.
 
     Attributes:
-        scenario: the cell and its radio; YAML or JSON text in the configuration.
+        scenario: the cell and its radio; YAML or JSON text in the run configuration.
         task: name of the task.
-        policy: name of a policy, or the directory of a saved one.
-        rounds: number of rounds; None takes the task's.
-        seed: seed of data, first weights, minibatches, channels and arrivals.
-        partition: how the task distributes its data over the workers; None takes the task's.
-        data: directory of the data sets on every node; None takes ``FEDUPLINK_DATA``.
-        kappa: price of energy, s/J, for policies that choose powers by it.
-        delivery: share of the rounds in which models have to arrive with ``schedule``; one value,
-            or one per worker separated by commas.
-        deadline: longest round on the uplink, s; None: no deadline.
-        packet_success: SINR that decides whether an upload arrives.
-        imports: modules with objects of your own, separated by commas; imported first.
-        timeout: how long the server waits for nodes to connect, and to reply in a round, s.
-        out: directory on the server to which the result is written.
+        policy: name of a policy, or directory of a saved one.
+        rounds: number of rounds; None uses that of the task.
+        seed: seed of data, initial weights, minibatches, channels and arrivals.
+        partition: partition of the data between the workers; None uses the task's default.
+        data: directory of the data sets on every node; None uses that of ``FEDUPLINK_DATA``.
+        kappa: price of energy κ, s/J, for policies that use it.
+        delivery: required delivery rate of ``schedule``, one value or one per worker separated by
+            commas.
+        deadline: deadline of a round on the uplink, s; None: no deadline.
+        packet_success: rule that decides which SINR an upload is received at.
+        imports: modules to import before the run, separated by commas.
+        timeout: time limit of the server for nodes to connect, and to reply in a round, s.
+        out: directory on the server for the result.
     """
 
     scenario: Scenario
@@ -79,9 +79,14 @@ class TaskRun(ValidatedModel):
 
     @classmethod
     def from_run_config(cls, config: Mapping[str, Any]) -> Self:
-        """From the configuration of a Flower run: keys with ``-`` for ``_``, empty text for None.
+        """Make the settings from a run configuration, and import the modules in ``imports``.
 
-        Imports the modules in ``imports``.
+        Args:
+            config: configuration of a Flower run, with ``-`` for ``_`` in keys and empty strings
+                for None.
+
+        Raises:
+            InputError: if a value is not accepted or a module cannot be imported.
         """
         given = {name.replace("-", "_"): value for name, value in config.items() if value != ""}
         run = cls(**given)
@@ -90,20 +95,20 @@ class TaskRun(ValidatedModel):
                 importlib.import_module(module)
             except ImportError as error:
                 raise InputError(
-                    f"imports: {module} cannot be imported: {error}; accepted: modules that "
-                    "Python finds in Flower's processes."
+                    f"imports: {module} cannot be imported: {error}; accepted: modules that can be "
+                    "imported in Flower's processes."
                 ) from error
         return run
 
     def run_config(self) -> UserConfig:
-        """For Flower, whose configurations hold text and numbers; without fields that are None."""
+        """Convert to a run configuration of strings and numbers, without fields that are None."""
         config = self.model_dump(mode="json", exclude_none=True, exclude={"scenario"})
         config["scenario"] = self.scenario.model_dump_json()
         return {name.replace("_", "-"): value for name, value in config.items()}
 
     @functools.cached_property
     def loaded_task(self) -> Task:
-        """The task."""
+        """Task of the run."""
         return load_task(
             self.task,
             workers=self.scenario.workers,
@@ -112,13 +117,17 @@ class TaskRun(ValidatedModel):
         )
 
     def data_and_model(self) -> tuple[FederatedData, ModelStack, Weights]:
-        """Data, model and first weights (1, *shape), the same on the server and on every node."""
+        """Make data, model and initial weights, which are equal on the server and on all nodes.
+
+        Returns:
+            Data of the run, module of the models, and weights (1, *shape) per parameter.
+        """
         (data,) = draw_runs(self.loaded_task, 1, self.scenario.workers, self.seed, CPU)
         stack, first = first_models(self.loaded_task, 1, 1, self.seed, CPU)
         return data, stack, first
 
     def make_policy(self) -> tuple[str, Policy]:
-        """Name and object of the policy, tuned for the scenario."""
+        """Make the policy, tuned for the scenario; returns its label and the policy."""
         found = make_policies(
             [self.policy],
             self.scenario.any_cell(),
@@ -133,7 +142,11 @@ class TaskRun(ValidatedModel):
 
 
 def round_line(number: int, error: float) -> str:
-    """The line that the server logs after a round, with the error of the global model."""
+    """Format the log line of a round with the test error of the global model.
+
+    >>> round_line(3, 0.25)
+    'feduplink: round 3, error 0.25'
+    """
     return f"feduplink: round {number}, error {error!r}"
 
 
@@ -141,7 +154,11 @@ _ROUND_LINE = re.compile(r"feduplink: round (\d+), error (\S+)")
 
 
 def parse_round_line(line: str) -> tuple[int, float] | None:
-    """Inverse of :func:`round_line` for a line of a log; None for other lines."""
+    """Parse a log line of :func:`round_line`; None for other lines.
+
+    >>> parse_round_line("INFO: feduplink: round 3, error 0.25")
+    (3, 0.25)
+    """
     found = _ROUND_LINE.search(line)
     return found and (int(found[1]), float(found[2]))
 
@@ -151,13 +168,13 @@ _RESULT_FILE, _KIND = "result.safetensors", "Flower result"
 
 @dataclass(frozen=True)
 class TaskResult:
-    """Result of a run of N rounds.
+    """Result of a Flower run of N rounds.
 
     Attributes:
-        history: history of one policy in one run, as the local engine returns it.
+        history: history of one policy and one run.
         present: workers whose node replied with a model, (N, L) bool.
-        uplink: the rounds on the uplink, as the local engine records them.
-        model: the final global model, (*shape) per parameter.
+        uplink: uploads of all rounds.
+        model: final global model, (*shape) per parameter.
     """
 
     history: FederatedHistory
@@ -166,26 +183,29 @@ class TaskResult:
     model: dict[str, Tensor]
 
     def write(self, directory: Path) -> None:
-        """Write the result to one file in ``directory``."""
+        """Save the result in ``directory``."""
         write_tensors(directory / _RESULT_FILE, _KIND, pack(self))
 
     @staticmethod
     def remove(directory: Path) -> None:
-        """Remove the result of an earlier run."""
+        """Remove the result of an earlier run from ``directory``."""
         (directory / _RESULT_FILE).unlink(missing_ok=True)
 
     @classmethod
     def read(cls, directory: Path) -> TaskResult:
-        """Read what :meth:`write` wrote.
+        """Load the result of a run.
+
+        Args:
+            directory: directory that was given to :meth:`write`.
 
         Raises:
-            InputError: if there is no result, because no run was completed, or a damaged one.
+            InputError: if the run was not completed, or the file is damaged.
         """
         path = directory / _RESULT_FILE
         if not path.exists():
             raise InputError(
-                f"result: {directory} has no {_RESULT_FILE}; accepted: the directory of a run that "
-                "was completed."
+                f"result: {directory} has no {_RESULT_FILE}; accepted: the directory of a "
+                "completed run."
             )
         file = read_tensors(path, _KIND)
         with fitting(path, _KIND, "this version"):

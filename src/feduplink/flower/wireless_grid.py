@@ -1,8 +1,8 @@
-"""A wireless uplink between Flower's nodes and any strategy.
+"""Simulated wireless uplink between Flower's nodes and any strategy.
 
-On the server, :class:`WirelessGrid` wraps Flower's grid; the client has the mod
-:func:`worker_mod`. Replies to training messages are uploads over the radio. Evaluation, queries and
-all messages of the server pass unchanged.
+On the server, :class:`WirelessGrid` wraps Flower's grid; the client uses the mod
+:func:`worker_mod`. Replies to training messages are transmitted over the simulated uplink; all
+other messages pass unchanged.
 """
 
 from __future__ import annotations
@@ -41,23 +41,22 @@ from feduplink.settings import ArrivalRule
 
 _LOG = logging.getLogger("flwr")
 
-#: Shortest and longest interval between two requests for replies, s.
+#: Minimum and maximum interval between two queries of replies, s.
 _POLL_INTERVAL_S = 0.1, 3.0
 #: Flower's error code for an unknown cause.
 _UNKNOWN_ERROR = 0
-#: Record and key of the worker's index in a reply. Not a metric, because strategies average those.
+#: Record and key of the worker's index in a reply. Strategies average metrics, so it is not one.
 _WORKER_RECORD, _PARTITION_ID = "feduplink.worker", "partition-id"
 
 
 @dataclass(frozen=True)
 class UplinkRound:
-    """One round of training on the uplink.
+    """Training round on the uplink.
 
     Attributes:
         number: number of the round, from 1.
         present: workers whose node replied with a model, (L,) bool.
-        record: the round's row of the local engine's record: who transmitted and who arrived,
-            (1, L) bool, airtime in s and energy in J, (1,), NaN where undefined (``ideal``).
+        record: uploads of this round, a record of one round.
     """
 
     number: int
@@ -65,7 +64,7 @@ class UplinkRound:
     record: UplinkRecord
 
     def metrics(self) -> MetricRecord:
-        """Counts, seconds, joules and bytes for Flower; undefined values are left out."""
+        """Counts, airtime in s, energy in J and bytes for Flower, without undefined values."""
         counts = {
             "uplink-present": int(self.present.sum()),
             "uplink-senders": int(self.record.transmitting.sum()),
@@ -80,25 +79,27 @@ class UplinkRound:
 
 
 class WirelessGrid(Grid):
-    """A Flower grid whose replies to training messages are uploads over a simulated radio.
+    """Flower grid that transmits replies to training messages over a simulated uplink.
 
-    Channels and arrivals of every round are those of the local engine with the same seed and number
-    of rounds. The policy decides on powers or phases; the size of an upload is that of the
-    arrays in the reply. The strategy receives the uploads that arrive, in the order of the workers,
-    then the replies that report a failure. A worker whose node is gone, failed, was not asked or
-    sent unusable arrays is absent: it does not transmit, interfere or spend energy.
+    Channels and random numbers of every round equal those of
+    :class:`~feduplink.federated.Federation` with the same seed and number of rounds. The upload
+    size is that of the arrays in the reply. The strategy receives the uploads that arrive, ordered
+    by worker, followed by the replies that report a failure. A worker is absent if its node is
+    disconnected, failed, received no message, or replied with unusable arrays; it then neither
+    transmits nor interferes nor consumes energy.
 
     Args:
         grid: Flower's grid.
         scenario: the cell and its radio, with one worker per node.
-        policy: decides on powers or phases.
+        policy: policy of the workers.
         rounds: number of rounds, as given to ``Strategy.start``.
         seed: seed of channels and arrivals.
-        deadline_s: longest round on the uplink, s; unfinished uploads are lost. None: no deadline.
-        packet_success: SINR that decides whether an upload arrives.
+        deadline_s: deadline of a round on the uplink, s; uploads that are incomplete by then are
+            lost. None: no deadline.
+        packet_success: rule that decides which SINR an upload is received at.
 
     Attributes:
-        history: the rounds so far.
+        history: rounds so far.
     """
 
     def __init__(
@@ -123,13 +124,18 @@ class WirelessGrid(Grid):
 
     @property
     def record(self) -> UplinkRecord:
-        """The N rounds so far as one record of the local engine."""
+        """Uploads of all rounds so far as one record."""
         return UplinkRecord.concat([found.record for found in self.history])
 
     def add_metrics(self, result: Result) -> Result:
-        """Add the metrics of every round to the result's training metrics.
+        """Add the uplink metrics of every round to the training metrics of a result.
 
-        Rounds without arrivals, of which the strategy has no metrics, are added too.
+        Args:
+            result: result of the strategy, modified in place. It has no metrics of rounds without
+                arrivals; these are added.
+
+        Returns:
+            The same result.
         """
         metrics = result.train_metrics_clientapp
         for found in self.history:
@@ -140,9 +146,17 @@ class WirelessGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
-        """Send messages, wait at most ``timeout`` s and return the replies that come through.
+        """Send messages and wait for the replies.
 
-        Nodes that have not replied by then count as absent.
+        Args:
+            messages: messages to nodes; the training messages are one round.
+            timeout: time limit, s; nodes without a reply by then are absent. None: no limit.
+
+        Returns:
+            Uploads that arrive, failures, and replies to other messages.
+
+        Raises:
+            InputError: if the round or a worker's index is not accepted.
         """
         began, replies = time.monotonic(), list[Message]()
         ids, training = self._push(messages)
@@ -156,8 +170,8 @@ class WirelessGrid(Grid):
             if left <= 0:
                 break
             if missing:
-                # Flower's own grid asks every 3 s. A tenth of the time waited so far keeps short
-                # rounds short.
+                # Flower's grid queries every 3 s. An interval of a tenth of the elapsed time adds
+                # little to short rounds.
                 shortest, longest = _POLL_INTERVAL_S
                 time.sleep(min(max(shortest, waited / 10), longest, left))
         if training is None:
@@ -166,17 +180,20 @@ class WirelessGrid(Grid):
         return self._upload(training) + others
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Send messages and return their ids; the training messages of one call are one round."""
+        """Send messages and return their ids; the training messages are one round."""
         ids, training = self._push(messages)
         if training is not None:
             self._open.append(training)
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Replies so far; those to training once all replies of their round are there.
+        """Return the replies received so far.
 
-        All uploads of a round share the channel, so that none can be delivered before every node
-        has replied, or Flower has replied for a node that is gone.
+        Uploads of a round share the channel. They are therefore returned together, when all nodes
+        have replied or Flower has reported them as disconnected.
+
+        Args:
+            message_ids: ids of the messages whose replies are requested.
         """
         held = {i for training in self._open for i in training.replies}
         asked = [i for i in message_ids if i not in held]
@@ -190,18 +207,18 @@ class WirelessGrid(Grid):
         return replies
 
     def _push(self, messages: Iterable[Message]) -> tuple[list[str], _TrainingRound | None]:
-        """Send messages; their ids, and the round that begins if any of them asks for training."""
+        """Send messages; returns their ids, and the round if they contain training messages."""
         sent = list(messages)
         number = self._begin_round(sent)
         ids = list(self._grid.push_messages(sent))
         if number is None:
             return ids, None
-        # Flower returns None for a message that it could not send, or nothing at all.
+        # Flower returns None or no id for a message that it could not send.
         pairs = zip(ids, sent, strict=False)
         return ids, _TrainingRound(number, {i: m for i, m in pairs if i and _is_training(m)})
 
     def _begin_round(self, sent: Sequence[Message]) -> int | None:
-        """Number of the round that begins with these messages; None if none asks for training."""
+        """Number of the round that these messages start; None without training messages."""
         training = [message for message in sent if _is_training(message)]
         if not training:
             return None
@@ -209,14 +226,13 @@ class WirelessGrid(Grid):
         if not self._last_round < number <= rounds:
             raise InputError(
                 f"server-round: training of round {number} after round {self._last_round}; "
-                f"accepted: one training per round, at most round {rounds}, the last one of this "
-                "grid."
+                f"accepted: one training per round, up to round {rounds} of this grid."
             )
         self._last_round = number
         return number
 
     def _upload(self, training: _TrainingRound) -> list[Message]:
-        """Transmit the replies of a round; those that arrive, by worker, then the failures."""
+        """Transmit the replies of a round; returns those that arrive, then the failures."""
         uploads: dict[int, Message] = {}
         failures: list[Message] = []
         workers = set[int]()
@@ -227,14 +243,14 @@ class WirelessGrid(Grid):
             worker = _take_worker(reply)
             if worker in workers or not 0 <= worker < self._scenario.workers:
                 raise InputError(
-                    f"partition-id: {worker} belongs to two nodes or to no worker of the scenario; "
-                    f"accepted: 0 to {self._scenario.workers - 1}, one node each."
+                    f"partition-id: {worker} is used by two nodes or is not a worker of the "
+                    f"scenario; accepted: 0 to {self._scenario.workers - 1}, one node each."
                 )
             workers.add(worker)
             if (error := array_error(reply.content)) is None:
                 uploads[worker] = reply
             else:
-                _LOG.warning("the upload of worker %d is left out: %s", worker, error)
+                _LOG.warning("the upload of worker %d is ignored: %s", worker, error)
                 failure = Message(Error(_UNKNOWN_ERROR, error), reply_to=training.sent[answered])
                 failures.append(failure)
         row = training.number - 1
@@ -247,14 +263,14 @@ class WirelessGrid(Grid):
     def _transmit(self, row: int, uploads: Mapping[int, Message]) -> UplinkRecord:
         """Record of all rounds, given the uploads of round ``row`` (from 0) by worker.
 
-        A policy decides on all rounds together, as in the local engine, and assumes that everyone
-        is present in those to come. It decides again where a round differs from this assumption.
+        As in a federation, the policy decides all rounds together. Future rounds are assumed to
+        have all workers present; if a round differs, the policy decides again.
         """
         present = torch.zeros(self._scenario.workers, dtype=torch.bool)
         weights = self._weights.clone()
         for worker, upload in uploads.items():
             present[worker], weights[worker] = True, weights_of(upload.content)
-        # A worker that never replied is assumed to send as much as the largest upload.
+        # The upload size of a worker that has never replied is assumed to be the largest one.
         weights[weights == 0] = weights.max()
         as_assumed = torch.equal(present, self._rounds.present[row])
         if self._record is None or not as_assumed or not torch.equal(weights, self._weights):
@@ -272,12 +288,12 @@ class WirelessGrid(Grid):
 
     # The types of a run and of a node's description are not part of Flower's public interface.
     def set_run(self, run: Any) -> None:
-        """As in the wrapped grid."""
+        """Call the wrapped grid."""
         self._grid.set_run(run)
 
     @property
     def run(self) -> Any:
-        """As in the wrapped grid."""
+        """Call the wrapped grid."""
         return self._grid.run
 
     def create_message(
@@ -288,23 +304,23 @@ class WirelessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """As in the wrapped grid."""
+        """Call the wrapped grid."""
         return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> Iterable[int]:
-        """As in the wrapped grid."""
+        """Call the wrapped grid."""
         return self._grid.get_node_ids()
 
     def get_nodes(self) -> Iterable[Any]:
-        """As in the wrapped grid."""
+        """Call the wrapped grid."""
         return self._grid.get_nodes()
 
 
 @dataclass(frozen=True)
 class _TrainingRound:
-    """The training messages of a round, and the replies received so far.
+    """Training messages of a round, and replies received so far.
 
-    A reply belongs to the message that it answers, whatever it claims about itself.
+    Replies are assigned by the id of the message that they answer, not by their content.
 
     Attributes:
         number: number of the round, from 1.
@@ -317,7 +333,7 @@ class _TrainingRound:
     replies: dict[str, Message] = field(default_factory=dict)
 
     def accept(self, replies: Iterable[Message]) -> list[Message]:
-        """Keep the replies to this round and return the others."""
+        """Store the replies to this round and return the others."""
         others = []
         for reply in replies:
             answered = reply.metadata.reply_to_message_id
@@ -338,7 +354,7 @@ def _is_training(message: Message) -> bool:
 
 
 def _server_round(messages: Sequence[Message]) -> int | None:
-    """The ``server-round`` of the messages' configuration; None if there is none."""
+    """Value of ``server-round`` in the messages' configuration; None if it is missing."""
     for message in messages:
         for record in message.content.config_records.values():
             if isinstance(number := record.get("server-round"), int):
@@ -347,17 +363,25 @@ def _server_round(messages: Sequence[Message]) -> int | None:
 
 
 def weights_of(content: RecordDict) -> int:
-    """Number of entries in all arrays of a message."""
+    """Total number of elements in all arrays of a message."""
     arrays = (array for record in content.array_records.values() for array in record.values())
     return sum(math.prod(array.shape) for array in arrays)
 
 
 def worker_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Add the worker's index to replies to training messages.
+    """Flower mod that adds the worker's index to replies to training messages.
 
-    ``ClientApp(mods=[worker_mod])`` is all that a client needs for the wireless uplink. Node ids
-    are new in every run, so the index is the node's ``partition-id``: Flower's Simulation runtime
-    sets it, a SuperNode gets it by ``--node-config "partition-id=0"``.
+    A client uses it by ``ClientApp(mods=[worker_mod])``. The index is the ``partition-id`` of the
+    node, which Flower's Simulation runtime sets; for a SuperNode it is given by
+    ``--node-config "partition-id=0"``.
+
+    Args:
+        message: message to the client.
+        context: context of the node.
+        call_next: next mod or the client.
+
+    Returns:
+        Reply with the worker's index.
     """
     reply = call_next(message, context)
     if _is_training(message) and reply.has_content():
@@ -366,12 +390,16 @@ def worker_mod(message: Message, context: Context, call_next: ClientAppCallable)
 
 
 def worker_index(context: Context) -> int:
-    """Index of this node's worker, from 0."""
+    """Index of the node's worker, from 0.
+
+    Raises:
+        InputError: if ``partition-id`` is missing or not a non-negative integer.
+    """
     index = context.node_config.get(_PARTITION_ID)
     if not isinstance(index, int) or isinstance(index, bool) or index < 0:
         raise InputError(
-            f"{_PARTITION_ID}: {index!r} in the node's configuration; accepted: the worker's index "
-            f'from 0, as in flower-supernode --node-config "{_PARTITION_ID}=0".'
+            f"{_PARTITION_ID}: {index!r} is given in the node configuration; accepted: the "
+            f'worker\'s index from 0, as in flower-supernode --node-config "{_PARTITION_ID}=0".'
         )
     return index
 
@@ -389,37 +417,42 @@ def _take_worker(reply: Message) -> int:
     return index
 
 
-#: Kinds of NumPy types that an upload may have: truth values, integers and real numbers.
+#: Accepted kinds of NumPy types: Booleans, integers and real numbers.
 _ARRAY_KINDS = "biuf"
-#: Flower's name of NumPy's format.
+#: Name of NumPy's format in Flower.
 _NPY = "numpy.ndarray"
-#: Longest array name and reason that a message repeats, in characters.
+#: Maximum length of an array's name and of a reason in a message, in characters.
 _MAX_NAME, _MAX_REASON = 60, 200
 
 
 def array_error(content: RecordDict) -> str | None:
-    """Why the arrays of an upload cannot be used; None if they can.
+    """Check the arrays of an upload.
 
-    Usable arrays have the shape and type that they state, and finite values.
+    Args:
+        content: content of a reply.
+
+    Returns:
+        Reason why an array is unusable; None if all arrays have their declared shape and type and
+        finite values.
     """
     for record in content.array_records.values():
         for name, array in record.items():
             try:
                 _check_array(array)
-            except Exception as error:  # NumPy has many kinds for damaged headers
+            except Exception as error:  # NumPy raises many types for damaged headers
                 reason = " ".join(str(error).split()).removesuffix(".")[:_MAX_REASON]
                 return f"array {name[:_MAX_NAME]!r} cannot be used: {reason}"
     return None
 
 
 def _check_array(array: Array) -> None:
-    """Raise an exception if an array, NumPy's ``.npy`` file, cannot be used."""
+    """Raise an exception if an array in ``.npy`` format is unusable."""
     if array.stype != _NPY:
         raise TypeError(f"unknown format {array.stype[:_MAX_NAME]!r}")
     stream = io.BytesIO(array.data)
     values = npy.read_array(stream, allow_pickle=False)
     if (values.shape, str(values.dtype)) != (array.shape, array.dtype) or stream.read(1):
-        raise ValueError("shape, type or size differ from the stated ones")
+        raise ValueError("shape, type or size differ from the declared ones")
     if values.dtype.kind not in _ARRAY_KINDS:
         raise ValueError(f"type {values.dtype} is not numeric")
     if not np.isfinite(values).all():

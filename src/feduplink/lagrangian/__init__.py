@@ -1,4 +1,4 @@
-"""The Lagrangian of one channel: prices, value, derivatives, and its maximiser."""
+"""The Lagrangian of one channel: prices, value, derivatives and maximiser."""
 
 from feduplink.lagrangian.channel_batch import (
     ChannelBatch,

@@ -1,15 +1,14 @@
-"""Maximisation of the Lagrangian channel by channel: coordinate search and Newton ascent over the
-powers.
+"""Maximisation of the Lagrangian of each channel: coordinate search and Newton ascent over powers.
 
-The maximum over [0, Pmax]^L is not a concave problem: a worker may be better off silent, and the
-rate terms bend upwards. Two kinds of steps alternate, all channels at once:
+The maximisation over [0, Pmax]^L is not a concave problem: silence may be optimal for a worker, and
+the rate terms are convex in places. Two kinds of steps alternate, on all channels at once:
 
-- a *sweep* goes through the workers and gives each its best power with the others fixed, among
-  silence and a grid over several decades: it makes the on/off decisions and leaves poor local
-  maxima;
-- *Newton* steps in log-power climb to the local maximum.
+- a *sweep* is coordinate search: it gives each worker in turn its best power on a grid over several
+  decades, silence included, with the others fixed. It makes the on/off decisions and leaves poor
+  local maxima;
+- *Newton* steps in log-power ascend to the local maximum.
 
-Several starting points, the best kept for each channel.
+The search starts from several points and keeps the best result of each channel.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from feduplink import link
 from feduplink.lagrangian.channel_batch import ChannelBatch, gradient_and_hessian
 from feduplink.lagrangian.prices import Prices
 
-#: Longest step in log-power, and the fractions of it that are tried.
+#: Longest Newton step in ln p, and the fractions of a step that the line search tries.
 LONGEST_STEP = 2.0
-_FRACTIONS = (1.0, 0.3, 0.05)
-#: Added to curvatures, absolutely and relatively: in some directions there is none.
+_STEP_FRACTIONS = (1.0, 0.3, 0.05)
+#: Absolute and relative regularisation of curvatures, which vanish in some directions.
 _RIDGE, _RELATIVE_RIDGE = 1e-9, 1e-7
-#: Rounds of guessing who is at a limit, for steps that limits stop.
-_ACTIVE_SETS = 3
+#: Rounds of the active set method in a Newton step that bounds cut short.
+_ACTIVE_SET_ROUNDS = 3
 
 
 def newton_ascent(
@@ -42,36 +41,46 @@ def newton_ascent(
     *,
     steps: int,
 ) -> Tensor:
-    """Climb in log-power from ``power``, (N, L) W, within [lowest, highest].
+    """Maximise a function of the powers by damped Newton steps in log-power within bounds.
 
-    ``value`` gives (..., N) of powers (..., N, L), ``derivatives`` the gradient and Hessian in
-    ln p. Workers at power 0 stay there. The value never falls.
+    The value never decreases.
+
+    Args:
+        value: the function, (..., N, L) W to (..., N).
+        derivatives: its gradient (N, L) and Hessian (N, L, L) in ln p, at powers (N, L) W.
+        power: starting points, (N, L), W. Workers with power 0 stay silent.
+        lowest: lower bounds, (N, L), W, above 0.
+        highest: upper bounds, (N, L), W.
+        steps: maximum number of steps.
+
+    Returns:
+        Powers, (N, L), W.
     """
-    reached = value(power)
-    on_air = power > 0
-    fractions = power.new_tensor(_FRACTIONS)
+    current = value(power)
+    transmits = power > 0
+    fractions = power.new_tensor(_STEP_FRACTIONS)
     for _ in range(steps):
         gradient, hessian = derivatives(power)
-        # At a limit, and pushing on: leave it there.
-        stuck = ((power >= highest * (1 - 1e-12)) & (gradient > 0)) | (
+        # Active bounds: coordinates whose gradient points out of the box.
+        at_active_bound = ((power >= highest * (1 - 1e-12)) & (gradient > 0)) | (
             (power <= lowest * (1 + 1e-12)) & (gradient < 0)
         )
         up = (highest / power).log().clamp_max(LONGEST_STEP)
         down = (lowest / power).log().clamp_min(-LONGEST_STEP)
-        direction = newton_step(-hessian, gradient, on_air & ~stuck, down, up)
-        # All fractions at once: for few channels, the number of operations is what takes time.
+        direction = newton_step(-hessian, gradient, transmits & ~at_active_bound, down, up)
+        # All fractions at once: for few channels, the number of operations determines the time.
         trials = torch.minimum(
             torch.maximum(power * (fractions[:, None, None] * direction).exp(), lowest), highest
         )
-        trials = torch.where(on_air, trials, 0.0)
+        trials = torch.where(transmits, trials, 0.0)
         values, chosen = value(trials).max(0)
-        better = values > reached
-        best_value = torch.where(better, values, reached)
+        better = values > current
+        best_value = torch.where(better, values, current)
         chosen = chosen[None, :, None].expand(1, *power.shape)
         best = torch.where(better[:, None], trials.gather(0, chosen)[0], power)
-        gained = float((best_value - reached).max()) if len(power) else 0.0
-        power, reached = best, best_value
-        if gained < 1e-10:
+        increase = float((best_value - current).max()) if len(power) else 0.0
+        power, current = best, best_value
+        if increase < 1e-10:
             break
     return power
 
@@ -79,95 +88,118 @@ def newton_ascent(
 def newton_step(
     curvature: Tensor, gradient: Tensor, free: Tensor, down: Tensor, up: Tensor
 ) -> Tensor:
-    """About the d with the largest g·d − ½ dᵀ C d and down ≤ d ≤ up; 0 where not free, (N, L).
+    """Approximate maximiser d of g·d − ½ dᵀ C d subject to down ≤ d ≤ up.
 
-    C, (N, L, L), is shifted where it is not positive definite.
+    Args:
+        curvature: C, (N, L, L); shifted where it is not positive definite.
+        gradient: g, (N, L).
+        free: coordinates that may move, (N, L) bool; d = 0 elsewhere.
+        down: lower bounds of d, (N, L), at most 0.
+        up: upper bounds of d, (N, L), at least 0.
+
+    Returns:
+        d, (N, L).
     """
-    curvature, step = _solved(curvature, gradient, free)
+    curvature, step = _solve_regularised(curvature, gradient, free)
     clipped = torch.where(free, torch.minimum(torch.maximum(step, down), up), 0.0)
-    # A limit that stops one worker changes where the others should go.
+    # An active bound of one worker changes the best steps of the others.
     rows = (free & (clipped != step)).any(-1).nonzero()[:, 0]
     if len(rows):
-        clipped[rows] = _step_around_limits(
+        clipped[rows] = _active_set_step(
             curvature[rows], gradient[rows], free[rows], down[rows], up[rows]
         )
     return clipped
 
 
-def _step_around_limits(
+def _active_set_step(
     curvature: Tensor, gradient: Tensor, free: Tensor, down: Tensor, up: Tensor
 ) -> Tensor:
-    """The same by active sets: who is at a limit is held there, the others are solved for.
+    """The step of :func:`newton_step` by the primal-dual active set method.
 
-    At a limit is who would be beyond it, at its own curvature, by what the model still rises
-    there (the primal-dual active set method of Hintermüller, Ito and Kunisch, 2002). It may not
-    have ended after a few rounds; so the step counts only if the model rises by more than in a
-    step that each coordinate takes by itself, short enough to rise in any case.
+    The active set holds the coordinates whose step, at their own curvature, would leave the box
+    (Hintermüller, Ito and Kunisch, 2002). The method may not converge within the allowed rounds.
+    Its step is therefore used only if the quadratic model increases by more than along a
+    coordinate-wise step that is short enough to increase it in every case.
     """
 
-    def rise(step: Tensor) -> Tensor:
+    def model_increase(step: Tensor) -> Tensor:
         return (step * (gradient - (curvature @ step[..., None])[..., 0] / 2)).sum(-1)
 
     gradient = torch.where(free, gradient, 0.0)
     step, slope = torch.zeros_like(gradient), gradient
     own = curvature.diagonal(dim1=-2, dim2=-1)
-    for _ in range(_ACTIVE_SETS):
+    for _ in range(_ACTIVE_SET_ROUNDS):
         target = step + slope / own
         at_limit = free & ((target >= up) | (target <= down))
-        held = torch.where(at_limit, torch.where(target >= up, up, down), 0.0)
-        left = gradient - (curvature @ held[..., None])[..., 0]
-        step = held + _solved(curvature, left, free & ~at_limit)[1]
+        bound_step = torch.where(at_limit, torch.where(target >= up, up, down), 0.0)
+        residual = gradient - (curvature @ bound_step[..., None])[..., 0]
+        step = bound_step + _solve_regularised(curvature, residual, free & ~at_limit)[1]
         slope = gradient - (curvature @ step[..., None])[..., 0]
     step = torch.where(free, torch.minimum(torch.maximum(step, down), up), 0.0)
-    by_itself = gradient / curvature.abs().sum(-1)
-    by_itself = torch.minimum(torch.maximum(by_itself, down), up)
-    return torch.where((rise(step) > rise(by_itself))[:, None], step, by_itself)
+    coordinate_step = gradient / curvature.abs().sum(-1)
+    coordinate_step = torch.minimum(torch.maximum(coordinate_step, down), up)
+    return torch.where(
+        (model_increase(step) > model_increase(coordinate_step))[:, None], step, coordinate_step
+    )
 
 
-def _solved(curvature: Tensor, gradient: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve C d = g for the free coordinates, d = 0 elsewhere; also the C that was solved with."""
+def _solve_regularised(curvature: Tensor, gradient: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve C d = g for the free coordinates, d = 0 elsewhere; return the regularised C and d."""
     mask = free.to(gradient)
     system = curvature * mask[..., :, None] * mask[..., None, :]
     diagonal = system.diagonal(dim1=-2, dim2=-1)
     diagonal.add_(_RELATIVE_RIDGE * diagonal.abs() + (1 - mask) + _RIDGE)
     factor, failed = torch.linalg.cholesky_ex(system)
     if bool(failed.any()):
-        # Gershgorin: no eigenvalue lies under the smallest diagonal entry minus its row's rest.
-        rest = system.abs().sum(-1) - diagonal.abs()
-        lowest = (diagonal - rest).min(-1).values
+        # Gershgorin: every eigenvalue is at least min_i (C_ii − Σ_{j≠i} |C_ij|).
+        off_diagonal_sum = system.abs().sum(-1) - diagonal.abs()
+        lowest = (diagonal - off_diagonal_sum).min(-1).values
         diagonal.add_(torch.where(failed > 0, _RIDGE - 1.01 * lowest, 0.0)[:, None])
         factor = torch.linalg.cholesky_ex(system).L
-    wanted = (gradient * mask)[..., None]
-    return system, torch.cholesky_solve(wanted, factor)[..., 0]
+    right_hand_side = (gradient * mask)[..., None]
+    return system, torch.cholesky_solve(right_hand_side, factor)[..., 0]
 
 
-#: Powers under Pmax that a sweep looks at, in decades, and how many of them per decade.
-_DECADES = 5
-_PER_DECADE = 4
-#: The log-power of a worker on the air stays above this times Pmax.
-_LOWEST = 1e-7
-#: Rounds of improvement of a starting point where the search is not to be continued.
-_WIDE_SEARCH = 4
+#: Grid of a sweep: decades below Pmax, and powers per decade.
+_GRID_DECADES = 5
+_POWERS_PER_DECADE = 4
+#: Lowest power of a transmitting worker, relative to Pmax.
+_MIN_RELATIVE_POWER = 1e-7
+#: Rounds of improvement of a starting point in a search without continuation.
+_SINGLE_SEARCH_ROUNDS = 4
 
 
 def maximise(batch: ChannelBatch, prices: Prices) -> Tensor:
-    """Powers that maximise the Lagrangian of each channel from several starts, (N, L) W."""
-    return MultiStart(batch, prices, rounds=_WIDE_SEARCH).best(prices)
+    """Maximise the Lagrangian of each channel from several starting points.
+
+    Args:
+        batch: N channels.
+        prices: prices of all quantities, (L,) or (N, L).
+
+    Returns:
+        Powers, (N, L), W: the best local maximum found per channel.
+    """
+    return MultiStart(batch, prices, rounds=_SINGLE_SEARCH_ROUNDS).best(prices)
 
 
 class Maximiser(Protocol):
-    """Finds the powers that maximise the Lagrangian of a set of channels, price after price."""
+    """Maximises the Lagrangians of a fixed set of channels at a sequence of prices."""
 
     def maximise(self, prices: Prices) -> Tensor:
-        """The best powers at these prices, (N, L) W."""
+        """Return the best powers found at these prices, (N, L), W."""
 
 
 class MultiStart:
-    """A maximiser with several starting points, whose local maxima it keeps while prices move.
+    """A maximiser that keeps the local maxima of several starting points between prices.
 
-    Dual ascent asks for the maximum at many prices in a row, each close to the last. The local
-    maxima at the last prices are then nearly those at the next, and one that is second best now may
-    be best then; so all are kept and climbed again.
+    Dual ascent needs the maximum at a sequence of similar prices. The local maxima at the last
+    prices are good starting points for the next, and the second best of them may become the best.
+    All are kept and improved.
+
+    Args:
+        batch: N channels.
+        prices: the first prices.
+        rounds: rounds of sweeps and Newton steps from each starting point.
 
     Attributes:
         maxima: the local maxima at the last prices, (N, L) W each.
@@ -178,29 +210,29 @@ class MultiStart:
         self.maxima = [
             improve(batch, prices, start, rounds=rounds) for start in starting_points(batch, prices)
         ]
-        self._turn = 0
+        self._next_swept = 0
 
     def maximise(self, prices: Prices) -> Tensor:
-        """Climb from all local maxima at new prices; the best powers per channel, (N, L) W.
+        """Continue from all local maxima at new prices; return the best powers, (N, L), W.
 
-        The best is also swept for better on/off decisions, and so is, in turn, one of the rest.
+        Sweeps renew the on/off decisions of the best maximum and, in turn, of one of the others.
         """
         self.maxima = [climb(self._batch, prices, maximum, steps=2) for maximum in self.maxima]
         self.maxima[0] = improve(self._batch, prices, self.best(prices))
-        self._turn = self._turn % (len(self.maxima) - 1) + 1
-        self.maxima[self._turn] = improve(self._batch, prices, self.maxima[self._turn])
+        self._next_swept = self._next_swept % (len(self.maxima) - 1) + 1
+        self.maxima[self._next_swept] = improve(self._batch, prices, self.maxima[self._next_swept])
         return self.best(prices)
 
     def restart(self, prices: Prices) -> None:
-        """Search again from all starting points; the best maxima so far are kept as well."""
+        """Search again from all starting points, and keep the best maximum so far."""
         self.maxima[0] = self.best(prices)
         self.maxima[1:] = [
-            improve(self._batch, prices, start, rounds=_WIDE_SEARCH)
+            improve(self._batch, prices, start, rounds=_SINGLE_SEARCH_ROUNDS)
             for start in starting_points(self._batch, prices)[1:]
         ]
 
     def best(self, prices: Prices) -> Tensor:
-        """The best known powers of each channel at these prices, (N, L) W."""
+        """Return the best of the stored maxima of each channel at these prices, (N, L), W."""
         best = self.maxima[0]
         value = self._batch.value(best, prices)
         for maximum in self.maxima[1:]:
@@ -212,59 +244,77 @@ class MultiStart:
 
 
 def starting_points(batch: ChannelBatch, prices: Prices) -> list[Tensor]:
-    """Where :func:`maximise` starts, (N, L) W each.
+    """Starting points of :func:`maximise`.
 
-    Everyone received alike at three levels, everyone at full power, only the worker on the air that
-    is worth most alone, and the best senders at full power that switching finds.
+    They are equal received powers at three levels, full power, the single worker with the highest
+    value at its best power, and the result of a search over on/off states from that worker.
+
+    Args:
+        batch: N channels.
+        prices: prices of all quantities, (L,) or (N, L).
+
+    Returns:
+        Six tensors of powers, (N, L), W each.
     """
     weakest = (batch.pmax_w * batch.direct).min(-1, keepdim=True).values
-    alike = weakest / batch.direct
-    levels = [torch.minimum(alike * level, batch.pmax_w) for level in (1.0, 10.0, 0.1)]
+    equal_power = weakest / batch.direct
+    levels = [torch.minimum(equal_power * level, batch.pmax_w) for level in (1.0, 10.0, 0.1)]
     alone = _best_alone(batch, prices)
     full = batch.pmax_w.expand_as(batch.direct)
-    return [*levels, full, alone, _switched(batch, prices, alone > 0)]
+    return [*levels, full, alone, _on_off_search(batch, prices, alone > 0)]
 
 
 def switched_from_each(batch: ChannelBatch, prices: Prices) -> list[Tensor]:
-    """Senders that switching finds from each worker alone, (N, L) W each."""
-    everyone = torch.eye(len(batch.pmax_w), dtype=torch.bool, device=batch.pmax_w.device)
-    return [_switched(batch, prices, on_air.expand_as(batch.direct)) for on_air in everyone]
+    """Search over on/off states from each worker transmitting alone.
+
+    Args:
+        batch: N channels.
+        prices: prices of all quantities, (L,) or (N, L).
+
+    Returns:
+        L tensors of powers, (N, L), W each.
+    """
+    single_workers = torch.eye(len(batch.pmax_w), dtype=torch.bool, device=batch.pmax_w.device)
+    return [
+        _on_off_search(batch, prices, transmits.expand_as(batch.direct))
+        for transmits in single_workers
+    ]
 
 
-def _switched(batch: ChannelBatch, prices: Prices, on_air: Tensor) -> Tensor:
-    """Workers at one power or silent, switched while it pays: one of them, or two at once.
+def _on_off_search(batch: ChannelBatch, prices: Prices, transmits: Tensor) -> Tensor:
+    """Local search over on/off states: switch one or two workers while the Lagrangian increases.
 
-    The power is Pmax or, where power costs, what would be best alone. Where workers exclude each
-    other, the best senders are not found by one worker's moves: who is on the air keeps a better
-    one off it.
+    A worker that is on transmits at Pmax or, if power has a price, at the best power without
+    interference. Pairs are switched because mutually exclusive workers block single switches: the
+    active worker prevents a better one from starting.
     """
     power = batch.pmax_w.expand_as(batch.direct)
     if prices.power_cost is not None:
         best = prices.rate / prices.power_cost - 1 / batch.direct
-        power = torch.minimum(best.clamp_min(_LOWEST * batch.pmax_w), power)
+        power = torch.minimum(best.clamp_min(_MIN_RELATIVE_POWER * batch.pmax_w), power)
     workers = power.shape[-1]
     first, second = torch.triu_indices(workers, workers, device=power.device)
     switches = torch.zeros(len(first), workers, dtype=torch.bool, device=power.device)
     rows = torch.arange(len(first), device=power.device)
     switches[rows, first] = True
     switches[rows, second] = True
-    value = batch.value(torch.where(on_air, power, 0.0), prices)
+    value = batch.value(torch.where(transmits, power, 0.0), prices)
     for _ in range(workers):
-        # Trials come first, so that prices per channel, (N, L), are those of their channels.
-        trials = torch.where(on_air ^ switches[:, None], power, 0.0)
+        # Trials are the leading dimension, so that prices (N, L) broadcast over them.
+        trials = torch.where(transmits ^ switches[:, None], power, 0.0)
         interference = link.interference_of_each(batch.cross, trials.transpose(0, 1))
         sinr = batch.direct * trials / interference.transpose(0, 1)
         best, chosen = batch.worker_values(sinr, trials, prices).sum(-1).max(0)
         better = best > value
         if not bool(better.any()):
             break
-        on_air = torch.where(better[:, None], on_air ^ switches[chosen], on_air)
+        transmits = torch.where(better[:, None], transmits ^ switches[chosen], transmits)
         value = torch.where(better, best, value)
-    return torch.where(on_air, power, 0.0)
+    return torch.where(transmits, power, 0.0)
 
 
 def _best_alone(batch: ChannelBatch, prices: Prices) -> Tensor:
-    """Only the worker on the air that is worth most without the others, at its best power."""
+    """Only the worker with the highest value without interference, at its best power, (N, L) W."""
     grid = _relative_grid(batch.direct)
     power = (batch.pmax_w * grid[:, None, None]).expand(-1, *batch.direct.shape)
     values, best = batch.worker_values(batch.direct * power, power, prices).max(0)
@@ -274,13 +324,23 @@ def _best_alone(batch: ChannelBatch, prices: Prices) -> Tensor:
 
 
 def _relative_grid(like: Tensor) -> Tensor:
-    """Powers of a sweep relative to Pmax, silence first."""
-    exponents = -torch.arange(_DECADES * _PER_DECADE + 1).to(like) / _PER_DECADE
+    """Candidate powers of a sweep relative to Pmax, 0 first."""
+    exponents = -torch.arange(_GRID_DECADES * _POWERS_PER_DECADE + 1).to(like) / _POWERS_PER_DECADE
     return torch.cat((like.new_zeros(1), 10**exponents))
 
 
 def improve(batch: ChannelBatch, prices: Prices, power: Tensor, *, rounds: int = 1) -> Tensor:
-    """Alternate sweeps and Newton steps from ``power``; the Lagrangian never falls."""
+    """Alternate sweeps and Newton steps; the Lagrangian never decreases.
+
+    Args:
+        batch: N channels.
+        prices: prices of all quantities, (L,) or (N, L).
+        power: starting points, (N, L), W.
+        rounds: number of alternations.
+
+    Returns:
+        Powers, (N, L), W.
+    """
     for _ in range(rounds):
         power = sweep(batch, prices, power)
         power = climb(batch, prices, power, steps=4)
@@ -288,11 +348,19 @@ def improve(batch: ChannelBatch, prices: Prices, power: Tensor, *, rounds: int =
 
 
 def sweep(batch: ChannelBatch, prices: Prices, power: Tensor) -> Tensor:
-    """Give each worker in turn its best power on a grid, the others fixed; silence included."""
+    """Give each worker in turn its best power on a grid, with the others fixed.
+
+    Args:
+        batch: N channels.
+        prices: prices of all quantities, (L,) or (N, L).
+        power: starting points, (N, L), W. The present power and silence are among the candidates.
+
+    Returns:
+        Powers, (N, L), W.
+    """
     grid = _relative_grid(power)
     power = power.clone()
-    # Kept up to date, not computed anew for every worker and candidate: that would take L products
-    # with β more.
+    # Updated incrementally: recomputing it per worker and candidate takes L more products with β.
     interference = batch.interference(power)
     for i in range(power.shape[-1]):
         column = batch.cross[:, :, i]
@@ -310,12 +378,22 @@ def sweep(batch: ChannelBatch, prices: Prices, power: Tensor) -> Tensor:
 
 
 def climb(batch: ChannelBatch, prices: Prices, power: Tensor, *, steps: int) -> Tensor:
-    """Newton ascent in log-power for the workers on the air; who is silent stays so."""
+    """Ascend the Lagrangian by Newton steps in log-power; silent workers stay silent.
+
+    Args:
+        batch: N channels.
+        prices: prices of all quantities, (L,) or (N, L).
+        power: starting points, (N, L), W.
+        steps: maximum number of Newton steps.
+
+    Returns:
+        Powers, (N, L), W.
+    """
     return newton_ascent(
         lambda p: batch.value(p, prices),
         lambda p: gradient_and_hessian(batch, p, prices),
         power,
-        (batch.pmax_w * _LOWEST).expand_as(power),
+        (batch.pmax_w * _MIN_RELATIVE_POWER).expand_as(power),
         batch.pmax_w.expand_as(power),
         steps=steps,
     )

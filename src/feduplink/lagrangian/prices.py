@@ -1,19 +1,19 @@
-"""Multipliers of the constraints, and the prices they put on success, rate and efficiency of a
-channel.
+"""Multipliers of the constraints, and the prices they put on success, rate and energy efficiency.
 
-With multipliers λ_k on the constraints E[1_k (c_k − c0_k)] ≥ 0, where 1_k is 1(p_i > 0) for a
-measure of the rounds on the air and 1 for one of all rounds, the Lagrangian of a channel is
+With multipliers λ_k of the constraints E[1_k (c_k − c0_k)] ≥ 0, where 1_k is 1(p_i > 0) for a
+measure of the rounds in which the worker transmits and 1 for a measure of all rounds, the
+Lagrangian of a channel is
 
     Σ_i ω_i f_i + Σ_k 1_k λ_ki (c_ki − c0_ki),
 
-because E[R_i | p_i > 0] ≥ r0_i is the same as E[1(p_i > 0) (R_i − r0_i)] ≥ 0. With the objective
+because E[R_i | p_i > 0] ≥ r0_i is equivalent to E[1(p_i > 0) (R_i − r0_i)] ≥ 0. With the objective
 and the constraints among packet success, rate and energy efficiency this is
 
     Σ_i a_i PSR_i + b_i R_i + c_i EE_i − 1(p_i > 0) d_i
 
-with prices a, b, c and an activation cost d; other measures add a term each, and constraints over
-all rounds the constant −Σ λ c0. Where transmit power itself costs, as in a round that is to take
-little energy, there is also −e_i p_i.
+with prices a, b, c and an activation cost d. Each other measure adds a term, and each constraint
+over all rounds the constant −Σ λ c0. A price e on transmit power, as in the search for schedules of
+low energy, adds −e_i p_i.
 """
 
 from __future__ import annotations
@@ -39,16 +39,18 @@ from feduplink.tensor_record import TensorRecord
 
 @dataclass(frozen=True)
 class Prices(TensorRecord):
-    """Prices of one unit of each quantity, (L,) each; (N, L) if channels have their own.
+    """Prices of the quantities in the Lagrangian of a channel.
+
+    The Lagrangian is Σ_i a_i PSR_i + b_i R_i + c_i EE_i − 1(p_i > 0) d_i − e_i p_i plus price times
+    value of each further measure. All prices are (L,), or (N, L) if every channel has its own.
 
     Attributes:
-        success: a, on the packet success rate.
-        rate: b, on the rate in nats/s/Hz.
-        efficiency: c, on the energy efficiency in nats/s/Hz/W.
-        activation_cost: d, what being on the air costs.
-        others: further measures with their prices, below 0 for what has an upper limit.
-        power_cost: e, what a watt costs; None is nothing.
-
+        success: a, price of the packet success rate.
+        rate: b, price per nats/s/Hz.
+        efficiency: c, price of the energy efficiency per nats/s/Hz/W.
+        activation_cost: d, cost of transmitting at any power.
+        others: further measures with their prices, negative for upper limits.
+        power_cost: e, cost per W of transmit power; None: no cost.
     """
 
     success: Tensor
@@ -60,7 +62,17 @@ class Prices(TensorRecord):
 
     @classmethod
     def from_problem(cls, problem: Problem, scenario: Scenario, multipliers: Multipliers) -> Prices:
-        """Prices of a problem at some multipliers; ``scenario`` has the radio's constants."""
+        """Compute the prices of a problem at given multipliers.
+
+        Args:
+            problem: objective and K constraints for L workers.
+            scenario: the constants of the radio.
+            multipliers: λ, (K, L), and the weight of the objective, (L,).
+
+        Raises:
+            InputError: if a measure outside packet success, rate and energy efficiency is not
+                separable or not 0 for a silent worker.
+        """
         weight = multipliers.objective_weight.to(multipliers.constraints)
         prices = cls(*torch.zeros_like(weight).expand(4, -1))
         for constraint, multiplier in zip(
@@ -74,14 +86,14 @@ class Prices(TensorRecord):
         return prices._with(problem.objective, weight, scenario)
 
     def _with(self, measure: AnyMeasure, price: Tensor, scenario: Scenario) -> Prices:
-        """With ``price`` more on a measure."""
+        """Return the prices with ``price`` added to that of a measure."""
         if own := price_of(measure, scenario):
             return replace(self, **{own: getattr(self, own) + price})
-        other, nothing = separable(measure), torch.zeros(1, dtype=torch.float64)
-        if bool((other.value(nothing, nothing) != 0).any()):
+        other, zero = separable(measure), torch.zeros(1, dtype=torch.float64)
+        if bool((other.value(zero, zero) != 0).any()):
             raise InputError(
                 f"measure: {measure.name} is not 0 for a silent worker; accepted in the "
-                "Lagrangian: measures that are."
+                "Lagrangian: measures that are 0 at zero power."
             )
         return replace(self, others=(*self.others, (other, price)))
 
@@ -93,12 +105,12 @@ class Prices(TensorRecord):
 
     @cached_property
     def on_success(self) -> bool:
-        """Whether success has a price; if not, nobody needs to compute it."""
+        """Whether the packet success rate has a price other than 0."""
         return bool((self.success != 0).any())
 
     @cached_property
     def on_efficiency(self) -> bool:
-        """Whether energy efficiency has a price."""
+        """Whether the energy efficiency has a price other than 0."""
         return bool((self.efficiency != 0).any())
 
     @cached_property
@@ -110,25 +122,35 @@ class Prices(TensorRecord):
         return any(price.ndim > 1 for price in prices)
 
     def check_usual(self, who: str) -> None:
-        """Refuse, in the name of ``who``, measures and limits that only the search can price."""
+        """Check that only success, rate and efficiency have prices, none of them negative.
+
+        Args:
+            who: name of the method at the start of the error message.
+
+        Raises:
+            InputError: for further measures, a price on power or upper limits.
+        """
         if self.others:
             raise InputError(
-                f"{who}: knows packet success, rate and energy efficiency; not accepted: "
-                f"{self.others[0][0].name}."
+                f"{who}: the measure {self.others[0][0].name} was given; accepted: packet success, "
+                "rate and energy efficiency."
             )
         if self.power_cost is not None:
-            raise InputError(f"{who}: takes no price on transmit power.")
+            raise InputError(
+                f"{who}: a price on transmit power was given; accepted: prices on packet success, "
+                "rate and energy efficiency."
+            )
         if any(bool((p < 0).any()) for p in (self.success, self.rate, self.efficiency)):
             raise InputError(
-                f"{who}: takes lower limits on rate and energy efficiency; not accepted: upper "
-                "ones."
+                f"{who}: an upper limit was given; accepted: lower limits on rate and energy "
+                "efficiency."
             )
 
 
 def price_of(measure: AnyMeasure, scenario: Scenario) -> str | None:
     """Return the field of :class:`Prices` that prices a measure: success, rate or efficiency.
 
-    None for other measures, and for those with other constants than the scenario's.
+    None for other measures, and for measures whose constants differ from the scenario's.
     """
     if type(measure) is Rate:
         return "rate"
@@ -148,16 +170,15 @@ class Multipliers(TensorRecord):
     """A point of the dual problem.
 
     Attributes:
-        constraints: λ, (K, L), each per unit of its measure.
-        objective_weight: what one unit of the objective's measure is worth, (L,); ω or ∇g(y).
-
+        constraints: λ ≥ 0, (K, L), each per unit of its measure.
+        objective_weight: weight of the objective's measure per worker, (L,): ω or ∇g(y).
     """
 
     constraints: Tensor
     objective_weight: Tensor
 
     def offset(self, problem: Problem) -> float:
-        """−Σ λ c0 over the constraints on all rounds: what they add to every Lagrangian."""
+        """Constant −Σ λ c0 that the constraints over all rounds add to every Lagrangian."""
         return -sum(
             float((multiplier * constraint.threshold.to(multiplier)).sum())
             for constraint, multiplier in zip(problem.constraints, self.constraints, strict=True)
@@ -167,24 +188,23 @@ class Multipliers(TensorRecord):
 
 @dataclass(frozen=True)
 class DualPoint(TensorRecord):
-    """Multipliers, and the thresholds that they were found for.
+    """Multipliers with the thresholds for which they were computed.
 
     Attributes:
         multipliers: of K constraints and L workers.
-        thresholds: what the constraints aim at, (K, L): those of the problem, or a little
-            stricter, so that unseen channels meet the problem's too.
-
+        thresholds: thresholds of the constraints, (K, L): those of the problem, or slightly
+            stricter ones, so that unseen channels satisfy the problem's as well.
     """
 
     multipliers: Multipliers
     thresholds: Tensor
 
     def for_workers(self, workers: int) -> DualPoint:
-        """For so many average workers."""
+        """Return the dual point of ``workers`` identical workers with the mean multipliers."""
         return self._map(lambda own: own.mean(-1, keepdim=True).expand(*own.shape[:-1], workers))
 
     def tensors(self) -> dict[str, Tensor]:
-        """By name, to be stored."""
+        """Return the tensors by name, for storage."""
         return {
             "constraints": self.multipliers.constraints,
             "objective_weight": self.multipliers.objective_weight,
@@ -193,12 +213,16 @@ class DualPoint(TensorRecord):
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> DualPoint:
-        """Inverse of :meth:`tensors`; other tensors are not looked at."""
+        """Restore from the result of :meth:`tensors`; other tensors are ignored."""
         multipliers = Multipliers(tensors["constraints"], tensors["objective_weight"])
         return cls(multipliers, tensors["thresholds"])
 
     def check(self, constraints: int, workers: int) -> None:
-        """Refuse what cannot be a point of a problem with K constraints and L workers."""
+        """Check the tensors against a problem with K constraints and L workers.
+
+        Raises:
+            InputError: if a shape differs, or a number is not finite or negative.
+        """
         shape = (constraints, workers)
         for name, tensor in self.tensors().items():
             expected = shape[1:] if name == "objective_weight" else shape
@@ -207,11 +231,18 @@ class DualPoint(TensorRecord):
                     f"multipliers: {name} has shape {tuple(tensor.shape)}; accepted: {expected}."
                 )
             if not bool(tensor.isfinite().all()):
-                raise InputError(f"multipliers: {name} has NaN or infinity; accepted: numbers.")
+                raise InputError(
+                    f"multipliers: {name} contains NaN or infinity; accepted: finite numbers."
+                )
         if bool((self.multipliers.constraints < 0).any()):
-            raise InputError("multipliers: one is negative; accepted: 0 or more.")
+            raise InputError("multipliers: a negative number was given; accepted: 0 or more.")
 
     def prices(self, problem: Problem, scenario: Scenario) -> Prices:
-        """Of every quantity in the Lagrangian of one channel."""
+        """Prices of all quantities in the Lagrangian of one channel.
+
+        Args:
+            problem: objective and constraints; its thresholds are replaced by those of this point.
+            scenario: the constants of the radio.
+        """
         aim = problem.with_thresholds(self.thresholds)
         return Prices.from_problem(aim, scenario, self.multipliers)

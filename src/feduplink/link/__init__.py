@@ -1,8 +1,9 @@
-"""The uplink: what a worker's link is worth at given powers, and what a round of uploads takes.
+"""The uplink: SINR, rate, packet success, energy efficiency, airtime and energy.
 
-Pure functions, batched over leading dimensions: ``csi`` is (..., L, L), ``power`` (..., L) in W,
-results are (..., L). All are differentiable, also where a power is zero, and keep the dtype. The
-radio's constants are scalars, or tensors (L,) where they differ from worker to worker.
+Pure functions, batched over leading dimensions: ``csi`` H is (..., L, L), linear, in 1/W (channel
+gains divided by the noise power); ``power`` is (..., L), W; results are (..., L). All functions are
+differentiable, also at zero power, and preserve the dtype. Constants of the radio are scalars, or
+tensors (L,) if they differ between workers.
 
 >>> import torch
 >>> from feduplink.link import sinr

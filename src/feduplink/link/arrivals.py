@@ -1,8 +1,8 @@
-"""Rules of arrivals: which SINR decides whether an upload arrives.
+"""Arrival rules: effective SINR at which the success probability of an upload is evaluated.
 
-While it is sent, the SINR of an upload rises whenever another worker completes its own. A rule
-reduces its course to one effective SINR, at which the success rate is evaluated. A new rule is a
-function here, an entry in :data:`ARRIVAL_RULES` and its name in ``settings.ArrivalRule``.
+The SINR of a worker rises during its upload whenever another worker completes its own. An arrival
+rule maps the SINRs of all phases to one effective SINR. To add a rule, write a function, an entry
+in :data:`ARRIVAL_RULES` and its name in ``settings.ArrivalRule``.
 """
 
 from __future__ import annotations
@@ -18,23 +18,35 @@ if TYPE_CHECKING:
 
 
 def worst_phase(upload: Upload) -> Tensor:
-    """The lowest SINR while the worker sends, (..., L).
+    """Lowest SINR of the phases in which the worker transmits.
 
-    If all senders start together, the SINR with all of them active, as in the paper.
+    If all workers start together, it is the SINR with all of them active, as in the paper.
+
+    Args:
+        upload: the uploads of the rounds.
+
+    Returns:
+        Effective SINR, (..., L), linear; 0 for a silent worker.
     """
     return upload.sinr
 
 
 def every_phase(upload: Upload) -> Tensor:
-    """1 / Σ_k b_k / SINR_k over the phases k, b_k the share of the bits sent in phase k, (..., L).
+    """Harmonic mean of the SINRs of the phases, weighted by the bits sent in them.
 
-    With PSR = exp(−m / SINR) the product of the success rates of all phases, each to the power of
-    its share.
+    The effective SINR is 1 / Σ_k (b_k / SINR_k), where b_k is the share of the bits sent in phase
+    k. With PSR = exp(−m / SINR), the PSR at the effective SINR equals Π_k PSR_k^{b_k}.
+
+    Args:
+        upload: the uploads of the rounds.
+
+    Returns:
+        Effective SINR, (..., L), linear; 0 for a silent worker.
     """
     return 1 / upload.mean_inverse_sinr
 
 
-#: Effective SINR of an upload by the name of the rule.
+#: Arrival rules by name.
 ARRIVAL_RULES: dict[ArrivalRule, Callable[[Upload], Tensor]] = {
     "worst-phase": worst_phase,
     "every-phase": every_phase,

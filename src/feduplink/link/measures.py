@@ -1,10 +1,10 @@
-"""Measures: quantities of a worker's link that may be an objective or a constraint.
+"""Measures: quantities of a worker's link, used in objectives and constraints.
 
-:class:`SeparableMeasure` is a function of a worker's SINR and power, which the search for the
-optimum, Newton steps and bounds need; its slopes come from automatic differentiation unless it
-gives them. :class:`Measure` is a function of the whole :class:`~feduplink.link.state.LinkState`,
-for everything else. As an objective or a constraint of a scenario a measure of one's own goes by
-its registered name or by ``package.module:Class``.
+A :class:`SeparableMeasure` is a function of a worker's own SINR and power, as the search for the
+optimum, Newton steps and bounds require. Its derivatives are computed by automatic differentiation
+unless the class provides them. A :class:`Measure` is a function of the whole
+:class:`~feduplink.link.state.LinkState`. A scenario refers to a user-defined measure by its
+registered name or by ``package.module:Class``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Slopes:
-    """Partial derivatives of a function of s = ln SINR and t = ln p, (..., L) each."""
+    """Partial derivatives of a function of s = ln SINR and t = ln p, (..., L) each.
+
+    Attributes:
+        s: ∂/∂s.
+        ss: ∂²/∂s².
+        t: ∂/∂t.
+        st: ∂²/∂s∂t.
+        tt: ∂²/∂t².
+    """
 
     s: Tensor
     ss: Tensor
@@ -58,12 +66,12 @@ class AnyMeasure(ABC):
     """Base class of :class:`Measure` and :class:`SeparableMeasure`.
 
     Attributes:
-        name: name in files and errors; by default that of the class.
-        symbol: name in columns of tables and on axes; by default ``name``.
-        unit: of its values; empty for a pure number.
-        on_air_only: whether its mean is over the rounds in which the worker transmits, as for a
-            rate, or over all rounds, as for an average power; there a silent worker counts with
-            its value at power 0.
+        name: name in files and errors; by default the name of the class.
+        symbol: name in table headers and on axes; by default ``name``.
+        unit: unit of the values; empty for a dimensionless measure.
+        on_air_only: whether expectations are conditional on transmission, E[c | p > 0], as for a
+            rate. If False they are over all rounds, with the value at p = 0 for a silent worker,
+            as for an average power.
     """
 
     name: ClassVar[str] = class_name()
@@ -73,51 +81,98 @@ class AnyMeasure(ABC):
 
     @property
     def label(self) -> str:
-        """The symbol, or the name."""
+        """The symbol, or the name if there is no symbol."""
         return self.symbol or self.name
 
     @classmethod
     def from_scenario(cls, scenario: Scenario) -> Self:
-        """The measure with the constants of a scenario's radio."""
+        """Create the measure with the constants of a scenario.
+
+        Args:
+            scenario: constants of the radio.
+
+        Returns:
+            The measure; by default one without constants.
+        """
         return cls()
 
     @abstractmethod
     def of(self, state: LinkState) -> Tensor:
-        """The measure of every worker, (..., L); differentiable."""
+        """Value of the measure in a state of the uplink; differentiable.
+
+        Args:
+            state: the uplink in a batch of rounds.
+
+        Returns:
+            Values, (..., L), in the unit of the measure.
+        """
 
 
 class Measure(AnyMeasure):
-    """A quantity of every worker's link that may depend on the whole upload.
+    """Base class of measures that may depend on the whole upload, such as airtime or energy.
 
-    Policies can be judged by it and trained for it with first-order methods. The Lagrangian, and
-    with it ``dual``, ``pdx`` and the search for the optimum, needs a :class:`SeparableMeasure`.
+    Policies can be judged with such a measure and trained for it by first-order methods. ``dual``,
+    ``pdx`` and the search for the optimum require a :class:`SeparableMeasure`.
+
+    Attributes:
+        name: name in files and errors; by default the name of the class.
+        symbol: name in table headers and on axes; by default ``name``.
+        unit: unit of the values; empty for a dimensionless measure.
+        on_air_only: whether expectations are conditional on transmission.
+
+    >>> import feduplink as fu
+    >>> class Airtime(fu.Measure):
+    ...     unit = "s"
+    ...     def value(self, state):
+    ...         return state.airtime_s
+    >>> state = fu.link.upload(torch.eye(2), torch.tensor([1.0, 0.0]), fu.Scenario(workers=2))
+    >>> Airtime().of(state) > 0
+    tensor([ True, False])
     """
 
     @abstractmethod
     def value(self, state: LinkState) -> Tensor:
-        """The measure of every worker, (..., L); differentiable."""
+        """Value of the measure for every worker; differentiable.
+
+        Args:
+            state: the uplink in a batch of rounds.
+
+        Returns:
+            Values, (..., L), in the unit of the measure.
+        """
 
     def of(self, state: LinkState) -> Tensor:
-        """The measure of every worker, (..., L)."""
+        """Value of the measure in a state of the uplink, see :meth:`value`."""
         return self.value(state)
 
 
 class SeparableMeasure(AnyMeasure):
-    """A quantity of a worker's link that depends on its own SINR and power alone.
+    """Base class of measures that depend on a worker's own SINR and power only.
+
+    The value at power 0 must be 0, otherwise the search for the optimum rejects the measure.
 
     Attributes:
-        per_bandwidth: whether it is proportional to the bandwidth, as a rate is: under OFDMA it
-            counts with the worker's share of the band.
-        convex_in_log_power: whether it depends on the power alone, does not fall with it, and is
-            convex in ln p, as p itself is; the certificate then proves bounds with an upper limit
-            on it.
-        monotone_in_sinr: 1 if it does not fall with the SINR, −1 if it does not rise, 0 if it does
-            not depend on it, all at a fixed power; None if nothing is known.
-        monotone_in_power: the same of the power, at a fixed SINR. With both known, the certificate
-            proves bounds with the measure, whatever the limits on it.
+        name: name in files and errors; by default the name of the class.
+        symbol: name in table headers and on axes; by default ``name``.
+        unit: unit of the values; empty for a dimensionless measure.
+        on_air_only: whether expectations are conditional on transmission.
+        per_bandwidth: whether the measure is proportional to the bandwidth, as a rate is. Under
+            OFDMA it is multiplied by the worker's share of the band.
+        convex_in_log_power: whether the measure depends on the power only, is non-decreasing in it
+            and convex in ln p. The bounds of the optimum then support upper limits on it.
+        monotone_in_sinr: at fixed power, 1 if non-decreasing in the SINR, −1 if non-increasing, 0
+            if independent of it; None if unknown.
+        monotone_in_power: the same for the power, at fixed SINR. The bounds of the optimum support
+            any limits on a measure if both are known.
 
-    A silent worker must have the value 0, or the search for the optimum refuses the measure.
-
+    >>> import feduplink as fu
+    >>> class SpectralEfficiency(fu.SeparableMeasure):
+    ...     unit = "bit/s/Hz"
+    ...     monotone_in_sinr, monotone_in_power = 1, 0
+    ...     def value(self, sinr, power):
+    ...         return torch.log2(1 + sinr)
+    >>> SpectralEfficiency().value(torch.tensor([1.0, 3.0]), torch.tensor([0.01, 0.01]))
+    tensor([1., 2.])
     """
 
     per_bandwidth: ClassVar[bool] = False
@@ -127,37 +182,66 @@ class SeparableMeasure(AnyMeasure):
 
     @abstractmethod
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """The measure at SINRs and powers in W, all (..., L); differentiable."""
+        """Value of the measure for every worker; differentiable.
+
+        Args:
+            sinr: SINR, (..., L), linear.
+            power: transmit powers, (..., L), W.
+
+        Returns:
+            Values, (..., L), in the unit of the measure.
+        """
 
     def of(self, state: LinkState) -> Tensor:
-        """The measure of every worker, (..., L)."""
+        """Value of the measure in a state of the uplink, multiplied by the share of the band.
+
+        Args:
+            state: the uplink in a batch of rounds.
+
+        Returns:
+            Values, (..., L), in the unit of the measure.
+        """
         value = self.value(state.sinr, state.power)
         if self.per_bandwidth and state.band_share is not None:
             return value * state.band_share
         return value
 
     def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
-        """Its derivatives in s = ln SINR and t = ln p, at SINRs and powers above 0."""
+        """Derivatives of :meth:`value` in s = ln SINR and t = ln p.
+
+        Args:
+            sinr: positive SINR, (..., L), linear.
+            power: positive transmit powers, (..., L), W.
+
+        Returns:
+            First and second derivatives, (..., L) each, by automatic differentiation.
+        """
         with torch.enable_grad():
             s = sinr.detach().log().requires_grad_()
             t = power.detach().log().requires_grad_()
             value = self.value(s.exp(), t.exp())
-            # Workers do not interact, so the gradient of the sum holds that of each.
+            # The values of workers are independent: the gradient of their sum has the derivative
+            # of each.
             by_s, by_t = _gradients(value, (s, t))
             by_ss, by_st = _gradients(by_s, (s, t))
             by_tt = _gradients(by_t, (t,))[0]
         return Slopes(*(part.detach() for part in (by_s, by_ss, by_t, by_st, by_tt)))
 
     def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor | None:
-        """Its largest value without interference, at direct gain α and powers up to Pmax, (..., L).
+        """Maximum value without interference, over powers up to Pmax.
 
-        None if that is not known; the bound on all policies does without it then.
+        Args:
+            gain: direct gains α, (..., L), in 1/W.
+            pmax_w: Pmax, () or (L,), W.
+
+        Returns:
+            Maxima, (..., L); None if unknown, in which case the bounds do not use them.
         """
         return None
 
 
 def _gradients(value: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Of the sum of ``value``; zero in what it does not depend on."""
+    """Gradients of the sum of ``value``; zero for inputs on which it does not depend."""
     if not value.requires_grad:
         return tuple(torch.zeros_like(part) for part in inputs)
     return torch.autograd.grad(
@@ -166,20 +250,23 @@ def _gradients(value: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 class SuccessRate(SeparableMeasure):
-    """The probability that an upload arrives.
+    """Base class of probabilities that an upload arrives.
 
-    As the objective it also is what decides whether one does, see
-    :func:`success_rate`.
+    If it is the objective, it also determines arrivals in federations, see :func:`success_rate`.
     """
 
     def error(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """The probability that it is lost."""
+        """Probability that the upload is lost, (..., L)."""
         return 1 - self.value(sinr, power)
 
 
 @dataclass(frozen=True)
 class PacketSuccess(SuccessRate):
-    """PSR = exp(−m / SINR), the share of uploads that arrive."""
+    """Packet success rate, PSR = exp(−m / SINR).
+
+    Attributes:
+        waterfall: waterfall threshold m.
+    """
 
     name: ClassVar[str] = "psr"
     symbol: ClassVar[str] = "PSR"
@@ -190,32 +277,32 @@ class PacketSuccess(SuccessRate):
 
     @classmethod
     def from_scenario(cls, scenario: Scenario) -> PacketSuccess:
-        """With the scenario's waterfall threshold m."""
+        """Measure with the waterfall threshold m of the scenario."""
         return cls(scenario.waterfall)
 
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """PSR."""
+        """PSR, (..., L)."""
         return quality.packet_success_rate(sinr, self.waterfall)
 
     def error(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """PER, exact also where it is tiny."""
+        """PER, (..., L), without cancellation for small values."""
         return quality.packet_error_rate(sinr, self.waterfall)
 
     def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
-        """In closed form."""
+        """Derivatives in closed form."""
         slope, bend = quality.success_slopes(sinr, self.waterfall, torch.ones_like(sinr))
         nothing = torch.zeros_like(sinr)
         return Slopes(slope, bend, nothing, nothing, nothing)
 
     def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor:
-        """That of full power."""
+        """PSR at Pmax, (..., L)."""
         power = pmax_w.to(gain).expand_as(gain)
         return self.value(gain * power, power)
 
 
 @dataclass(frozen=True)
 class Rate(SeparableMeasure):
-    """R = ln(1 + SINR), the spectral efficiency."""
+    """Rate (spectral efficiency), R = ln(1 + SINR), nats/s/Hz."""
 
     name: ClassVar[str] = "rate"
     unit: ClassVar[str] = "nats/s/Hz"
@@ -224,23 +311,28 @@ class Rate(SeparableMeasure):
     monotone_in_power: ClassVar[Literal[-1, 0, 1] | None] = 0
 
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """R."""
+        """R, (..., L), nats/s/Hz."""
         return quality.rate(sinr)
 
     def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
-        """In closed form."""
+        """Derivatives in closed form."""
         slope, bend = quality.rate_slopes(sinr, torch.ones_like(sinr))
         nothing = torch.zeros_like(sinr)
         return Slopes(slope, bend, nothing, nothing, nothing)
 
     def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor:
-        """That of full power."""
+        """Rate at Pmax, (..., L), nats/s/Hz."""
         return self.value(gain * pmax_w.to(gain).expand_as(gain), pmax_w)
 
 
 @dataclass(frozen=True, eq=False)
 class EnergyEfficiency(SeparableMeasure):
-    """EE = R / (μ p + P_c), what a worker sends for its energy."""
+    """Energy efficiency, EE = R / (μ p + P_c), nats/s/Hz/W.
+
+    Attributes:
+        static_power_w: static power P_c, () or (L,), W.
+        amplifier_inefficiency: amplifier inefficiency μ.
+    """
 
     name: ClassVar[str] = "energy_efficiency"
     symbol: ClassVar[str] = "EE"
@@ -254,17 +346,17 @@ class EnergyEfficiency(SeparableMeasure):
 
     @classmethod
     def from_scenario(cls, scenario: Scenario) -> EnergyEfficiency:
-        """With the scenario's P_c, () or (L,), and μ."""
+        """Measure with the static power P_c and the amplifier inefficiency μ of the scenario."""
         return cls(scenario.static_power, scenario.amplifier_inefficiency)
 
     def value(self, sinr: Tensor, power: Tensor) -> Tensor:
-        """EE."""
+        """EE, (..., L), nats/s/Hz/W."""
         return quality.efficiency_of_rate(
             quality.rate(sinr), power, self.static_power_w.to(power), self.amplifier_inefficiency
         )
 
     def slopes(self, sinr: Tensor, power: Tensor) -> Slopes:
-        """In closed form."""
+        """Derivatives in closed form."""
         q, q_t, q_tt = quality.inverse_draw(
             power, self.static_power_w.to(power), self.amplifier_inefficiency
         )
@@ -273,7 +365,7 @@ class EnergyEfficiency(SeparableMeasure):
         return Slopes(q * slope, q * bend, rate * q_t, slope * q_t, rate * q_tt)
 
     def most_alone(self, gain: Tensor, pmax_w: Tensor) -> Tensor:
-        """That of the most efficient power up to Pmax."""
+        """EE at the most efficient power up to Pmax, (..., L), nats/s/Hz/W."""
         best = quality.most_efficient_power(
             gain, self.static_power_w.to(gain), self.amplifier_inefficiency
         )
@@ -282,14 +374,32 @@ class EnergyEfficiency(SeparableMeasure):
 
 
 def success_rate(objective: AnyMeasure, scenario: Scenario) -> SuccessRate:
-    """The success rate that decides arrivals: the objective if it is one, else the waterfall."""
+    """Success rate that determines arrivals.
+
+    Args:
+        objective: measure in the objective.
+        scenario: the radio.
+
+    Returns:
+        The objective if it is a :class:`SuccessRate`, otherwise the PSR of the scenario.
+    """
     if isinstance(objective, SuccessRate):
         return objective
     return PacketSuccess.from_scenario(scenario)
 
 
 def find_measure(name: str) -> type[AnyMeasure]:
-    """The class of a measure by its registered name or ``package.module:Class``."""
+    """Find the class of a measure.
+
+    Args:
+        name: registered name, or ``package.module:Class``.
+
+    Returns:
+        The class.
+
+    Raises:
+        InputError: if the name is unknown or does not refer to a measure.
+    """
     found = MEASURES.find(name)
     if not (isinstance(found, type) and issubclass(found, AnyMeasure)):
         raise InputError(

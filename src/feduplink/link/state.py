@@ -1,4 +1,4 @@
-"""The state of the uplink in a batch of rounds: everything that follows from CSI and powers."""
+"""State of the uplink in a batch of rounds: SINR, airtime, energy and arrivals."""
 
 from __future__ import annotations
 
@@ -22,18 +22,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class LinkState:
-    """The uplink under transmit powers or a schedule.
+    """The uplink under transmit powers or a schedule; derived quantities are computed lazily.
 
-    What follows from them is computed when it is asked for, and once.
+    :func:`feduplink.link.upload` constructs a state.
 
     Attributes:
-        csi: H, (..., L, L).
-        transmission: powers, (..., L) W, with which all workers start together, or a schedule.
+        csi: channels H, (..., L, L), in 1/W.
+        transmission: transmit powers, (..., L), W, of workers that start together; or a schedule.
         scenario: the radio.
-        bits: Z of one upload, () or (L,); None: of the model with 39,760 weights.
-        deadline_s: end of a round, at which unfinished uploads stop and are lost; None: no end.
-        rule: which SINR decides whether an upload arrives.
+        bits: size Z of one upload, () or (L,), bits; None: the model with 39,760 weights.
+        deadline_s: end of the round, s, at which unfinished uploads stop and are lost; None: none.
+        rule: arrival rule, see :mod:`feduplink.link.arrivals`.
 
+    Raises:
+        InputError: if the shapes of channels and powers do not match.
+
+    >>> import feduplink as fu
+    >>> csi = torch.tensor([[100.0, 10.0], [5.0, 50.0]])
+    >>> state = fu.LinkState(csi, torch.tensor([0.01, 0.02]), fu.Scenario(workers=2))
+    >>> state.sinr
+    tensor([0.8333, 0.9524])
+    >>> state.airtime_s > 0
+    tensor([True, True])
     """
 
     csi: Tensor
@@ -48,26 +58,26 @@ class LinkState:
         power = given.power[..., 0, :] if isinstance(given, Schedule) else given
         if power.shape != self.csi.shape[:-1]:
             raise InputError(
-                f"power: shape {tuple(power.shape)} does not fit csi of shape "
+                f"power: shape {tuple(power.shape)} does not match csi of shape "
                 f"{tuple(self.csi.shape)}; accepted: (..., L) in W, or a schedule of (..., K, L), "
                 "for csi of shape (..., L, L)."
             )
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The phases; one with all senders for powers that are constant."""
+        """Schedule of the round; a single phase if powers are given."""
         if isinstance(self.transmission, Schedule):
             return self.transmission
         return Schedule.simultaneous(self.transmission)
 
     @property
     def band_share(self) -> Tensor | None:
-        """Share of the band that a worker has for itself, (..., L); None: all share all of it."""
+        """Exclusive share of the band per worker, (..., L); None if all use the whole band."""
         return None if isinstance(self.transmission, Tensor) else self.transmission.band_share
 
     @cached_property
     def upload(self) -> Upload:
-        """Airtimes, bits and SINRs over the phases of the round."""
+        """Airtimes, bits, powers and SINRs of the uploads."""
         bits = self.uploaded_bits
         return scheduled_upload(
             self.csi, self.schedule, bits, self.scenario.bandwidth_hz, self.deadline_s
@@ -75,31 +85,31 @@ class LinkState:
 
     @cached_property
     def uploaded_bits(self) -> Tensor:
-        """Z of one upload, () or (L,)."""
+        """Size Z of one upload, () or (L,), bits."""
         return self.scenario.model_bits() if self.bits is None else self.bits
 
     @property
     def airtime_s(self) -> Tensor:
-        """Time that a worker transmits, (..., L) s; that of the round is ``upload.duration_s``."""
+        """Airtime of every worker, (..., L), s; ``upload.duration_s`` is that of the round."""
         return self.upload.airtime_s
 
     @cached_property
     def power(self) -> Tensor:
-        """Power of a worker while it sends, (..., L) W; its mean over time under a schedule."""
+        """Transmit power, (..., L), W; under a schedule its mean over the airtime."""
         if isinstance(self.transmission, Tensor):
             return self.transmission
         return self.upload.power
 
     @cached_property
     def sinr(self) -> Tensor:
-        """SINR with all senders active; under a schedule a worker's lowest one, (..., L)."""
+        """SINR with all workers active, (..., L), linear; under a schedule the lowest SINR."""
         if isinstance(self.transmission, Tensor):
             return sinr(self.csi, self.transmission)
         return self.upload.sinr
 
     @cached_property
     def arrivals(self) -> Tensor:
-        """The probability that an upload is complete and arrives, (..., L)."""
+        """Probability that an upload is completed and arrives, (..., L)."""
         sinr = ARRIVAL_RULES[self.rule](self.upload)
         objective = find_measure(self.scenario.objective).from_scenario(self.scenario)
         success = success_rate(objective, self.scenario)
@@ -107,7 +117,7 @@ class LinkState:
 
     @cached_property
     def energy_j(self) -> Tensor:
-        """Energy that each worker spends on computation and transmission, (..., L) J."""
+        """Energy of computation and transmission, (..., L), J."""
         scenario = self.scenario
         spent = self.upload
         return energy(
@@ -120,20 +130,28 @@ class LinkState:
 
 
 def success(sinr: Tensor, scenario: Scenario) -> Tensor:
-    """PSR = exp(−m / SINR) with the scenario's waterfall threshold m, (..., L)."""
+    """Packet success rate PSR = exp(−m / SINR) with the waterfall threshold m of a scenario.
+
+    Args:
+        sinr: SINR, (..., L), linear.
+        scenario: the radio.
+
+    Returns:
+        PSR, (..., L).
+    """
     return packet_success_rate(sinr, scenario.waterfall)
 
 
 def energy_efficiency(sinr: Tensor, power: Tensor, scenario: Scenario) -> Tensor:
-    """EE = ln(1 + SINR) / (μ p + P_c) with the constants of the scenario.
+    """Energy efficiency EE = ln(1 + SINR) / (μ p + P_c) with the constants of a scenario.
 
     Args:
-        sinr: (..., L).
-        power: (..., L) W.
+        sinr: SINR, (..., L), linear.
+        power: transmit powers p, (..., L), W.
         scenario: the radio.
 
     Returns:
-        (..., L), nats/s/Hz/W.
+        EE, (..., L), nats/s/Hz/W.
     """
     static = scenario.static_power.to(power)
     return efficiency_of_rate(rate(sinr), power, static, scenario.amplifier_inefficiency)
@@ -148,17 +166,21 @@ def upload(
     deadline_s: float | None = None,
     rule: ArrivalRule = "worst-phase",
 ) -> LinkState:
-    """The state of the uplink under powers or a schedule on the channels H.
-
-    It has the airtime, the energy and the probability of arrival of every upload.
+    """Compute the uploads of rounds: airtime, energy and probability of arrival.
 
     Args:
-        csi: H, (..., L, L).
-        transmission: powers, (..., L) W, with which all workers start together, or a schedule.
+        csi: channels H, (..., L, L), in 1/W.
+        transmission: transmit powers, (..., L), W, of workers that start together; or a schedule.
         scenario: the radio.
-        bits: Z of one upload, () or (L,); by default of the model with 39,760 weights.
-        deadline_s: end of the round, s.
-        rule: which SINR decides whether an upload arrives.
+        bits: size Z of one upload, () or (L,), bits; None: the model with 39,760 weights.
+        deadline_s: end of the round, s, at which unfinished uploads stop and are lost; None: none.
+        rule: arrival rule, see :mod:`feduplink.link.arrivals`.
+
+    Returns:
+        The state of the uplink; its quantities are computed at their first use.
+
+    Raises:
+        InputError: if the shapes of channels and powers do not match.
 
     >>> from feduplink import Scenario
     >>> state = upload(torch.ones(2, 2), torch.ones(2), Scenario(workers=2), bits=1e6)

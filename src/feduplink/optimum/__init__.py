@@ -1,4 +1,4 @@
-"""The optimum of a set of channels: dual solver, and a certificate of how good it is."""
+"""The optimum on a set of channels: dual solver, feasible powers and certified upper bounds."""
 
 from feduplink.optimum.bounds import (
     DistributionBound,

@@ -1,8 +1,8 @@
-"""Upper bounds on every policy: certified, distribution-wide, without interference; reachability.
+"""Upper bounds on every policy: certified, distribution-wide, interference-free; reachability.
 
-Constraints are on the rounds in which a worker transmits, so that silence satisfies them all and
-the problem always has a solution. The thresholds of a worker may still be out of reach, so that it
-never transmits in any solution.
+Constraints apply to the rounds in which a worker transmits. Silence therefore satisfies all of them
+and the problem always has a solution. The thresholds of a worker may be out of reach at any power;
+it is then silent in every solution.
 """
 
 from __future__ import annotations
@@ -45,29 +45,37 @@ def certify(
     """Enclose the largest Lagrangian of every channel by branch and bound.
 
     By weak duality the mean of the upper bounds is an upper bound for every feasible policy, at any
-    multipliers. The search branches in log-powers where packet success has a price, because
-    success is concave there (:mod:`feduplink.optimum.log_power_search`), and in powers where only
-    rates and energy efficiencies have, because a rate is a difference of concave functions of the
-    powers (:mod:`feduplink.optimum.power_search`).
+    multipliers. If packet success has a price, the search branches in log-powers, in which success
+    is concave (:mod:`feduplink.optimum.log_power_search`). If only rates and energy efficiencies
+    have prices, it branches in powers, in which a rate is a difference of concave functions
+    (:mod:`feduplink.optimum.power_search`).
 
     Args:
         batch: N channels.
-        prices: of the Lagrangian.
-        max_boxes: number of boxes after which the search stops; None: :data:`MAX_BOXES`, or no
-            limit if there is one in seconds.
-        budget_s: time after which the search stops, s; None: no limit. The result then depends on
-            the machine.
-        gap: mean gap at which the search stops.
-        channel_gap: largest gap of a channel at which it stops, one for all or (N,); None to
+        prices: prices of the Lagrangian, (L,) or (N, L) each.
+        max_boxes: maximum number of boxes; None: :data:`MAX_BOXES`, or no limit if ``budget_s`` is
+            given.
+        budget_s: time limit, s; None: no limit. The result then depends on the machine.
+        gap: mean gap at which the search stops, in the unit of the objective.
+        channel_gap: largest gap per channel at which the search stops, a number or (N,); None to
             consider the mean only.
         reached: mean value from which the mean gap counts (:class:`Target`); None for the mean of
             the best values found.
         record: keep the branching tree for a proof. The search then omits steps that a proof
             cannot contain, and may take longer.
-        callbacks: called with every :class:`Certificate` on the way.
+        callbacks: called with every intermediate :class:`Certificate`.
+
+    Returns:
+        Lower and upper bound per channel, with the best powers found. They are valid whether or
+        not the target gap is reached.
+
+    Raises:
+        InputError: if a measure with a price has no upper bound.
     """
     check_provable(prices)
-    search: type[BranchAndBound] = RelaxationSearch if _in_log_powers(prices) else PowerSearch
+    search: type[BranchAndBound] = (
+        RelaxationSearch if _branches_in_log_powers(prices) else PowerSearch
+    )
     target = Target(gap, channel_gap, reached)
     budget = Budget(max_boxes, budget_s)
     total, unit = (budget.boxes, "boxes") if budget_s is None else (budget_s, "s")
@@ -76,26 +84,35 @@ def certify(
 
 
 def check_provable(prices: Prices) -> None:
-    """Raise an InputError if there is no bound for these prices."""
+    """Check that an upper bound is available at these prices.
+
+    Raises:
+        InputError: if a measure with a price has neither a concave relaxation nor known
+            monotonicity.
+    """
     if not has_relaxation(prices):
         check_monotone(prices)
 
 
-def _in_log_powers(prices: Prices) -> bool:
-    unusual = bool((prices.success > 0).any()) or bool(prices.others)
-    return unusual and has_relaxation(prices)
+def _branches_in_log_powers(prices: Prices) -> bool:
+    """Whether the search branches in log-powers."""
+    needs_relaxation = bool((prices.success > 0).any()) or bool(prices.others)
+    return needs_relaxation and has_relaxation(prices)
 
 
 def interference_free_bound(problem: Problem, pmax_w: Tensor, direct: Tensor) -> float:
     """Return g(E[max_p f_i(α_i p)]), the optimum without interference and constraints.
 
     It is an upper bound for every policy: interference only lowers f_i, g is non-decreasing, and
-    constraints only exclude policies. Infinite for a measure without a known maximum.
+    constraints only exclude policies.
 
     Args:
         problem: objective and utility.
-        pmax_w: largest powers, () or (L,) W.
-        direct: direct gains α, (N, L).
+        pmax_w: maximum transmit power, () or (L,), W.
+        direct: direct gains α, (N, L), 1/W.
+
+    Returns:
+        The bound in the unit of the utility; infinite for a measure without a known maximum.
     """
     most = separable(problem.objective).most_alone(direct.to("cpu", torch.float64), pmax_w)
     return math.inf if most is None else float(problem.utility.value(most.mean(0)))
@@ -103,13 +120,13 @@ def interference_free_bound(problem: Problem, pmax_w: Tensor, direct: Tensor) ->
 
 @dataclass(frozen=True)
 class DistributionBound:
-    """An upper bound for every policy on the distribution that the channels were drawn from.
+    """An upper bound for every policy on the distribution from which the channels were drawn.
 
     Attributes:
         upper_bound: bound on the objective of every feasible policy.
         confidence: probability, over the draw of the channels, that the bound holds.
-        strongest: largest direct gain that the distribution is assumed to have.
-        channels: number of channels behind it.
+        strongest: largest direct gain that the distribution is assumed to have, 1/W.
+        channels: number of channels in the sample.
     """
 
     upper_bound: float
@@ -155,9 +172,9 @@ def distribution_bound(
 ) -> DistributionBound:
     """Bound every policy on the distribution of the channels, from a sample of them.
 
-    At multipliers that were found on other channels, the largest Lagrangians X of these channels
-    are independent draws, and their expectation is an upper bound for every policy. By the
-    empirical Bernstein inequality (Maurer and Pontil 2009, theorem 4) it is at most
+    At multipliers found on other channels, the largest Lagrangians X of these channels are
+    independent draws, and their expectation is an upper bound for every policy. By the empirical
+    Bernstein inequality (Maurer and Pontil 2009, theorem 4) it is at most
 
         mean(X) + √(2 V ln(2/δ) / N) + 7 M ln(2/δ) / (3 (N − 1))
 
@@ -167,12 +184,16 @@ def distribution_bound(
 
     Args:
         scenario: the cell and its radio.
-        csi: the sample, (N, L, L).
-        multipliers: found on other channels.
+        csi: the sample, (N, L, L), linear, relative to the noise power.
+        multipliers: multipliers found on other channels.
         problem: objective and constraints; None for those of the scenario.
         confidence: 1 − δ.
-        max_boxes: number of boxes after which the search stops.
-        budget_s: time after which the search stops, s.
+        max_boxes: maximum number of boxes of branch and bound; None: a default, or no limit if
+            ``budget_s`` is given.
+        budget_s: time limit, s; None: no limit.
+
+    Raises:
+        InputError: if a measure with a price has no upper bound or no known largest value.
     """
     problem = problem or Problem.from_scenario(scenario)
     batch = ChannelBatch.from_scenario(scenario, csi)
@@ -185,20 +206,20 @@ def distribution_bound(
     deviation = float(certificate.lower.std() + (gaps.square().sum() / (count - 1)).sqrt())
     slack = deviation * math.sqrt(2 * log_term / count) + 7 * spread * log_term / (3 * (count - 1))
     mean = float(certificate.upper.mean()) + lagrangian_constant(problem, multipliers)
-    # With few channels the bound for gains as large as the strongest is tighter.
+    # With few channels the interference-free bound at the strongest gain is tighter.
     gains = torch.full((1, scenario.workers), strongest)
-    possible = interference_free_bound(problem, scenario.max_power, gains)
-    return DistributionBound(min(mean + slack, possible), confidence, strongest, count)
+    interference_free = interference_free_bound(problem, scenario.max_power, gains)
+    return DistributionBound(min(mean + slack, interference_free), confidence, strongest, count)
 
 
 def _largest_lagrangian(prices: Prices, batch: ChannelBatch, gain: float) -> float:
-    """M, which the Lagrangian of no channel with direct gains up to ``gain`` exceeds."""
+    """Upper bound M on the Lagrangian of any channel with direct gains up to ``gain``."""
     rate = link.rate(gain * batch.pmax_w)
     slope = prices.rate.clamp_min(0.0) + prices.efficiency.clamp_min(0.0) / batch.static_power_w
     largest = prices.success.clamp_min(0.0) + slope * rate + (-prices.activation_cost).clamp_min(0)
     for measure, price in prices.others:
         if measure.convex_in_log_power and bool((price <= 0).all()):
-            continue  # such a measure is not negative
+            continue  # at most 0: the measure is 0 in silence and non-decreasing in power
         most = measure.most_alone(torch.full_like(batch.pmax_w, gain), batch.pmax_w)
         if most is None:
             raise InputError(
@@ -209,8 +230,8 @@ def _largest_lagrangian(prices: Prices, batch: ChannelBatch, gain: float) -> flo
     return float(largest.sum())
 
 
-#: Grid points between the most efficient power and Pmax, and weights of rate and efficiency, by
-#: which both constraints together are tested.
+#: Number of powers between the most efficient one and Pmax, and number of weights of rate and
+#: efficiency, in the test of both constraints together.
 _GRID_POWERS, _GRID_WEIGHTS = 2000, 201
 
 
@@ -221,9 +242,9 @@ class Unreachable:
     Attributes:
         worker: number of the worker, counted from 1.
         constraint: ``rate``, ``energy_efficiency`` or ``both together``.
-        best: the largest value if it transmits alone on its best channel, nats/s/Hz or
-            nats/s/Hz/W; for both together the largest share of both thresholds at once.
-        threshold: the value required; 1 for both together.
+        best: largest value without interference on its best channel, nats/s/Hz or nats/s/Hz/W; for
+            both together, the largest common share of both thresholds.
+        threshold: the required value; 1 for both together.
     """
 
     worker: int
@@ -233,7 +254,7 @@ class Unreachable:
 
     @property
     def shortfall(self) -> float:
-        """Relative shortfall."""
+        """Relative shortfall 1 − best / threshold."""
         return 1 - self.best / self.threshold
 
     def __str__(self) -> str:
@@ -253,11 +274,20 @@ class Unreachable:
 def find_unreachable(
     scenario: Scenario, csi: Tensor, *, problem: Problem | None = None
 ) -> list[Unreachable]:
-    """Find workers that cannot transmit and satisfy their constraints on channels (N, L, L).
+    """Find workers that cannot transmit and satisfy their constraints.
 
     Rate and efficiency at any power are largest on the channel with the largest direct gain and
-    with all others silent. So a worker can transmit iff it can do so alone on that channel, at a
-    mixture of powers that satisfies both constraints on average. Other measures are not tested.
+    with all other workers silent. A worker can therefore transmit if and only if it can do so alone
+    on that channel, at a mixture of powers that satisfies both constraints on average. Other
+    measures are not tested.
+
+    Args:
+        scenario: the cell and its radio.
+        csi: H, (N, L, L), linear, relative to the noise power.
+        problem: objective and constraints; None for those of the scenario.
+
+    Returns:
+        One entry per unreachable worker.
     """
     problem = problem or Problem.from_scenario(scenario)
     strongest = csi.diagonal(dim1=-2, dim2=-1).reshape(-1, scenario.workers).amax(0)
@@ -277,7 +307,13 @@ def find_unreachable(
 def check_reachable(
     scenario: Scenario, csi: Tensor, *, problem: Problem | None = None
 ) -> list[Unreachable]:
-    """As :func:`find_unreachable`; raise an :class:`InputError` if no worker can transmit."""
+    """Find unreachable workers, and check that they are not all workers.
+
+    Arguments and result as for :func:`find_unreachable`.
+
+    Raises:
+        InputError: if no worker can transmit and satisfy its constraints.
+    """
     entries = find_unreachable(scenario, csi, problem=problem)
     if len(entries) == scenario.workers:
         raise InputError(f"thresholds: no worker can ever transmit; {entries[0]}.")
@@ -285,7 +321,7 @@ def check_reachable(
 
 
 def _lower_limit(problem: Problem, kind: type[Rate] | type[EnergyEfficiency]) -> Tensor:
-    """Return the lower limit of a measure, (L,); 0 where there is none."""
+    """Lower limit of a measure, (L,); 0 for workers without one."""
     for constraint in problem.constraints:
         if isinstance(constraint.measure, kind) and not constraint.at_most:
             return torch.where(constraint.active, constraint.limit, 0.0)
@@ -302,7 +338,7 @@ def _unreachable_alone(
     *,
     inefficiency: float,
 ) -> Unreachable | None:
-    """Return the worker's entry if it cannot transmit alone; all tensors are scalars."""
+    """The entry of a worker that cannot transmit even alone, else None; all tensors are scalars."""
 
     def rates(power: Tensor) -> Tensor:
         return link.rate(gain * power)
@@ -320,9 +356,9 @@ def _unreachable_alone(
         return Unreachable(worker, "energy_efficiency", best_efficiency, e0)
     if r0 == 0 or e0 == 0:
         return None
-    # No mixture satisfies both iff weights θ, 1 − θ exist for which every power falls short. Below
-    # the most efficient power both increase; above it, the rate at an interval's upper end and the
-    # efficiency at its lower end bound those of all powers in between.
+    # No mixture satisfies both if and only if weights θ, 1 − θ exist for which every power falls
+    # short. Below the most efficient power both measures increase. Above it, the rate at the upper
+    # end of an interval and the efficiency at its lower end bound those of all powers in between.
     powers = torch.logspace(
         math.log10(efficient), math.log10(pmax), _GRID_POWERS, dtype=torch.float64
     ).minimum(pmax)

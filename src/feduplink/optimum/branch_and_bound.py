@@ -1,13 +1,13 @@
 """Branch and bound over the channels of a batch: target, budget, incumbents, recorded tree.
 
-Regions of powers are bounded, split where their bound is loosest, and dropped once they cannot
-contain a value above the tolerance. The bounds are valid whenever the search stops.
+The search bounds regions of powers, splits those with the loosest bounds, and drops a region once
+it cannot contain a value above the tolerance. The bounds are valid whenever the search stops.
 
 A recorded tree has a root per channel: each worker is silent or transmits at ln p ≤ ln Pmax with an
 ln SINR of at least its floor (``Relaxation.roots``). Every other node is one half of its parent,
 and both halves are in the tree, so that the leaves cover the root. Each leaf states an upper bound
-on the Lagrangian over its region, which includes the slack for workers below their floor, and how
-to prove it; the largest of these bounds the Lagrangian of the channel. Regions are not stored: they
+on the Lagrangian over its region, including the slack for workers below their floor, and the kind
+of its proof. The largest of these bounds is a bound for the channel. Regions are not stored: they
 follow from the splits on the path from the root by the rules of
 :func:`feduplink.optimum.boxes.split` and ``Relaxation.tightened``.
 """
@@ -40,7 +40,7 @@ class Tangents(TensorRecord):
     """Linearisations that bound boxes, (T, L) each.
 
     Attributes:
-        at_log_power: the point ln p of linearisation; 0 for silent workers.
+        at_log_power: the point ln p of linearisation, p in W; 0 for silent workers.
         sinr_slope: slope ≥ 0 in ln SINR of the line above a worker's value.
         rate_end: which of McCormick's planes bounds R q: True for the one at the upper ends of
             ln SINR and ln p, False for the one at the lower ends.
@@ -76,13 +76,13 @@ class Nodes(TensorRecord):
 
 @dataclass(frozen=True)
 class BranchingTree(Nodes):
-    """The nodes of all channels' trees, every parent before its halves, with the leaves' bounds.
+    """The trees of all channels, parents before their halves, with the bounds of the leaves.
 
     Attributes:
         leaf: whether the node was not split, (M,) bool.
         upper: bound of a leaf; −∞ for an empty one, (M,) float64.
-        proof: how the bound of a leaf is proved, a :class:`~feduplink.proofs.format.Node`, −1 for
-            a node that was split, (M,) int8.
+        proof: kind of proof of a leaf's bound, a :class:`~feduplink.proofs.format.Node`, −1 for a
+            node that was split, (M,) int8.
         tangent_row: row in ``tangents`` of a leaf with a tangent, else −1, (M,) int64.
         tangents: the linearisations, (T, L) each.
     """
@@ -94,7 +94,11 @@ class BranchingTree(Nodes):
     tangents: Tangents
 
     def channel_bounds(self, channels: int) -> Tensor:
-        """Return the largest bound of a leaf of every channel, (N,)."""
+        """Return the largest bound of a leaf per channel, (N,).
+
+        Args:
+            channels: N.
+        """
         largest = torch.full((channels,), -torch.inf, dtype=torch.float64)
         return largest.scatter_reduce(0, self.channel[self.leaf], self.upper[self.leaf], "amax")
 
@@ -121,7 +125,18 @@ class TreeRecorder:
     def split(
         self, nodes: Tensor, channel: Tensor, split_by: Tensor, worker: Tensor, split_at: Tensor
     ) -> Tensor:
-        """Split ``nodes`` (K,); return the lower halves, then the upper ones, (2 K,)."""
+        """Record splits of nodes.
+
+        Args:
+            nodes: rows of the nodes, (K,).
+            channel: channel of each node, (K,).
+            split_by: kind of the split, a :class:`~feduplink.proofs.format.Node`, (K,).
+            worker: worker whose quantity is split, (K,).
+            split_at: ln SINR or ln p of the split, (K,).
+
+        Returns:
+            Rows of the lower halves, then of the upper halves, (2 K,).
+        """
         count = len(nodes)
         self._nodes.append(
             Nodes(
@@ -138,11 +153,11 @@ class TreeRecorder:
         return torch.arange(first, self._count, device=nodes.device)
 
     def close(self, nodes: Tensor, upper: Tensor, proof: Node) -> None:
-        """Make ``nodes`` (K,) leaves with bounds (K,)."""
+        """Record ``nodes`` (K,) as leaves with bounds (K,)."""
         self._leaves.append((nodes.cpu(), upper.cpu(), proof))
 
     def close_by_tangents(self, nodes: Tensor, upper: Tensor, tangents: Tangents) -> None:
-        """Make ``nodes`` (K,) leaves whose bounds (K,) are proved by tangents."""
+        """Record ``nodes`` (K,) as leaves with bounds (K,) that tangents prove."""
         self.close(nodes, upper, Node.TANGENT)
         self._tangents.append(tangents.to("cpu"))
 
@@ -171,15 +186,19 @@ class TreeRecorder:
         )
 
 
-#: Allocations climbed from at a time, of one start or several: a few take as long as many.
-_ROWS = {"cpu": 1024, "gpu": 2**16}
+#: Minimum number of power vectors per local search: fewer take as long.
+_ROWS_PER_SEARCH = {"cpu": 1024, "gpu": 2**16}
 
 
 class Incumbents:
     """The best known powers of every channel at given prices.
 
+    Args:
+        batch: N channels.
+        prices: prices of the Lagrangian, (L,) or (N, L) each.
+
     Attributes:
-        power: transmit powers, (N, L) W.
+        power: transmit powers, (N, L), W.
         value: their Lagrangian, (N,).
     """
 
@@ -187,26 +206,26 @@ class Incumbents:
         self._batch, self._prices = batch, prices
         self.power = torch.zeros_like(batch.direct)
         self.value = batch.value(self.power, prices)
-        every = torch.arange(len(self.value), device=self.value.device)
-        rows = _ROWS["cpu" if every.is_cpu else "gpu"]
-        together = max(1, rows // max(1, len(every)))
+        channels = torch.arange(len(self.value), device=self.value.device)
+        rows = _ROWS_PER_SEARCH["cpu" if channels.is_cpu else "gpu"]
+        starts_per_group = max(1, rows // max(1, len(channels)))
         starts = starting_points(batch, prices)
-        for first in range(0, len(starts), together):
-            group = starts[first : first + together]
-            self.search_from(every.repeat(len(group)), torch.cat(group), rounds=4)
+        for first in range(0, len(starts), starts_per_group):
+            group = starts[first : first + starts_per_group]
+            self.search_from(channels.repeat(len(group)), torch.cat(group), rounds=4)
         best, value = self.power, torch.full_like(self.value, -torch.inf)
         for power in switched_from_each(batch, prices):
             reached = batch.value(power, prices)
             best = torch.where((reached > value)[:, None], power, best)
             value = torch.maximum(value, reached)
-        self.search_from(every, best)
+        self.search_from(channels, best)
 
     def offer(self, channel: Tensor, power: Tensor, value: Tensor) -> Tensor:
         """Replace the powers of channels by better ones.
 
         Args:
             channel: indices of channels, (M,).
-            power: powers on them, (M, L) W.
+            power: powers on these channels, (M, L), W.
             value: their Lagrangians, (M,).
 
         Returns:
@@ -216,17 +235,21 @@ class Incumbents:
         winners = (value >= best[channel]) & (value > self.value[channel])
         improved = channel[winners]
         self.power[improved] = power[winners]
-        # Of two equal values either allocation may have been kept; recompute its value.
+        # With equal values either power vector may have been kept; recompute its value.
         self.value[improved] = self._batch.take(improved).value(
             self.power[improved], self._prices.take(improved)
         )
         return improved
 
     def offer_climbed(self, channel: Tensor, power: Tensor, margin: float) -> None:
-        """Climb from the best powers of every channel, if within ``margin`` of the incumbent.
+        """Ascend from the best powers of every channel if they are close to the incumbent.
 
-        The others would mostly lead to the same maximum. Powers (M, L) W above Pmax, as those of
-        empty boxes may be, count as Pmax.
+        Other powers would mostly lead to the same maximum.
+
+        Args:
+            channel: indices of channels, (M,).
+            power: powers, (M, L), W; clipped to Pmax, which those of empty boxes may exceed.
+            margin: largest distance of their Lagrangian to that of the incumbent.
         """
         batch, prices = self._batch.take(channel), self._prices.take(channel)
         power = torch.minimum(power, batch.pmax_w)
@@ -240,16 +263,15 @@ class Incumbents:
         self.offer(channel[promising], power, batch.value(power, prices))
 
     def search_from(self, channel: Tensor, power: Tensor, *, rounds: int = 2) -> None:
-        """Search locally from powers (M, L) W of some channels, silence included."""
+        """Search locally from powers (M, L) W of channels (M,), with on/off decisions."""
         batch, prices = self._batch.take(channel), self._prices.take(channel)
         power = improve(batch, prices, power, rounds=rounds)
         self.offer(channel, power, batch.value(power, prices))
 
 
-#: Smallest share of the target gap that is allowed to the search.
+#: Minimum share of the target gap that the search may use.
 _MIN_SEARCH_SHARE = 0.25
-#: Largest number of boxes where neither a number nor a time is given: one to two minutes on two
-#: cores where packet success is priced, less elsewhere.
+#: Default maximum number of boxes.
 MAX_BOXES = 2_000_000
 
 
@@ -260,11 +282,11 @@ class Certificate(TensorRecord):
     Attributes:
         lower: the best value found, (N,).
         upper: upper bound, (N,).
-        power: powers whose Lagrangian is ``lower``, (N, L) W.
-        boxes: number of boxes that were bounded.
-        seconds: duration of the search.
-        limit: the part of its budget, ``boxes`` or ``seconds``, that ended the search before its
-            target was met; empty if none did.
+        power: powers whose Lagrangian is ``lower``, (N, L), W.
+        boxes: number of boxes bounded.
+        seconds: duration of the search, s.
+        limit: limit of the budget, ``boxes`` or ``seconds``, that ended the search before its
+            target was met; empty if it was met.
         tree: the branching tree, if it was recorded; only in the last certificate of a search.
     """
 
@@ -277,7 +299,7 @@ class Certificate(TensorRecord):
     tree: BranchingTree | None = None
 
     def __repr__(self) -> str:
-        """The enclosure, its gap and its cost on one line."""
+        """Enclosure, gap and cost on one line."""
         return (
             f"Certificate(largest Lagrangian {float(self.lower.mean()):.4f} to "
             f"{float(self.upper.mean()):.4f}, gap {self.gap:.4f}, {len(self.lower)} channels, "
@@ -295,10 +317,12 @@ class Budget:
     """Limits of a search.
 
     Attributes:
-        boxes: number of boxes after which it stops; None: :data:`MAX_BOXES`, or no limit if there
-            is one in seconds.
-        seconds: time after which it stops, s; None: no limit. What a search has found by then
-            depends on the machine.
+        boxes: maximum number of boxes; None: :data:`MAX_BOXES`, or no limit if ``seconds`` is
+            given.
+        seconds: time limit, s; None: no limit. Results then depend on the machine.
+
+    >>> Budget(boxes=1000).remaining(boxes=400, seconds=2.0).boxes
+    600
     """
 
     boxes: int | None = None
@@ -309,13 +333,13 @@ class Budget:
             object.__setattr__(self, "boxes", MAX_BOXES)
 
     def spent(self, boxes: int, seconds: float) -> str:
-        """The limit at which a search of so many boxes and seconds has to stop; empty if none."""
+        """Name of the limit reached after ``boxes`` boxes and ``seconds``; empty if none."""
         if self.boxes is not None and boxes >= self.boxes:
             return "boxes"
         return "seconds" if self.seconds is not None and seconds >= self.seconds else ""
 
     def is_spent(self, boxes: int, seconds: float) -> bool:
-        """Whether a search that has bounded ``boxes`` boxes in ``seconds`` has to stop."""
+        """Whether the limits are reached after ``boxes`` boxes and ``seconds``."""
         return bool(self.spent(boxes, seconds))
 
     def remaining(self, boxes: int, seconds: float) -> Budget:
@@ -338,12 +362,12 @@ class Target:
     """The gap at which a search stops.
 
     Attributes:
-        mean_gap: largest mean upper bound minus ``reached``.
-        channel_gap: largest upper − lower of a channel, one for all or (N,); None if only the mean
+        mean_gap: accepted mean upper bound minus ``reached``.
+        channel_gap: accepted upper − lower per channel, a number or (N,); None if only the mean
             counts.
-        reached: value from which the mean gap counts, at most the mean of the best values; None
-            for that mean. A quarter of the gap above the mean of the best values is always
-            allowed: half of that takes several times as many boxes.
+        reached: value from which the mean gap counts, at most the mean of the best values; None for
+            that mean. A quarter of the gap above the mean of the best values is always allowed,
+            since closing half of it takes several times as many boxes.
     """
 
     mean_gap: float
@@ -366,12 +390,21 @@ class Target:
         return bool((certificate.upper - certificate.lower <= self.channel_gap).all())
 
     def tolerance(self, share: float, lower: Tensor) -> Tensor:
-        """Distance to the best known values ``lower`` (N,) at which boxes are dropped, (N,).
+        """Distance to the best known values at which boxes are dropped.
 
-        The allowed gap of a channel, or a ``share`` of the allowed mean gap.
+        It is the accepted gap of a channel or, if only the mean counts, a share of the mean gap.
+
+        Args:
+            share: that share.
+            lower: the best known values, (N,).
+
+        Returns:
+            (N,).
         """
-        each = share * self.allowed_gap(lower) if self.channel_gap is None else self.channel_gap
-        return torch.as_tensor(each).to(lower).expand_as(lower)
+        tolerance = (
+            share * self.allowed_gap(lower) if self.channel_gap is None else self.channel_gap
+        )
+        return torch.as_tensor(tolerance).to(lower).expand_as(lower)
 
 
 @dataclass(frozen=True)
@@ -387,10 +420,10 @@ class Regions(TensorRecord):
 
 @dataclass(frozen=True)
 class OpenRegions(TensorRecord):
-    """Regions that are still to be searched, and how to split them.
+    """Regions that remain to be searched, and how to split them.
 
     Attributes:
-        boxes: M of them.
+        boxes: M regions.
         upper: upper bound on the Lagrangian in the region, (M,); −∞ for an empty one.
         worker: the worker whose quantity is split next, (M,).
         split_at: value of the quantity at the split, (M,).
@@ -407,13 +440,19 @@ class BranchAndBound(ABC):
 
     A subclass bounds the root regions in its constructor, as :attr:`open`.
 
+    Args:
+        batch: N channels.
+        prices: prices of the Lagrangian, (L,) or (N, L) each.
+        target: gap at which the search stops.
+        record: whether to keep the branching tree.
+
     Attributes:
-        open: regions that are still to be searched.
+        open: regions that remain to be searched.
         tolerance: distance to the best known value at which regions are dropped, (N,).
-        dropped: largest bound among the regions that were dropped, (N,).
+        dropped: largest bound among the dropped regions, (N,).
         proved: smallest upper bound so far, (N,).
-        count: number of boxes that were bounded.
-        recorder: of the tree; None if it is not recorded.
+        count: number of boxes bounded.
+        recorder: recorder of the tree; None without a recording.
     """
 
     #: Share of the target gap within which regions are dropped.
@@ -442,14 +481,14 @@ class BranchAndBound(ABC):
 
     @abstractmethod
     def record_leaves(self, regions: OpenRegions) -> None:
-        """Record regions as leaves of the tree, if it is recorded."""
+        """Record regions as leaves of the tree, if there is a recorder."""
 
     def threshold(self, channel: Tensor) -> Tensor:
-        """Bounds up to which regions of these channels are dropped, (M,)."""
+        """Bound at or below which a region is dropped, (M,), for the channels of regions (M,)."""
         return (self.incumbents.value + self.tolerance)[channel]
 
     def drop(self, channel: Tensor, upper: Tensor) -> None:
-        """Account for bounds (M,) over regions of these channels that are not searched on."""
+        """Account for bounds (M,) over regions of channels (M,) that are not searched further."""
         self.dropped = self.dropped.scatter_reduce(0, channel, upper, "amax")
 
     def drop_settled(self) -> None:
@@ -462,9 +501,9 @@ class BranchAndBound(ABC):
         self.open = self.open.take(~settled)
 
     def gap_per_open_region(self) -> Tensor:
-        """The gap of every open region over the number of those of its channel, (M,).
+        """Gap of every open region divided by the number of open regions of its channel, (M,).
 
-        Splits where it is largest lower the mean bound most.
+        Splitting the regions with the largest quotient lowers the mean bound most.
         """
         channel = self.open.boxes.channel
         gaps = self.open.upper - self.incumbents.value[channel]
@@ -503,8 +542,8 @@ class BranchAndBound(ABC):
         upper = torch.maximum(self.dropped, lower)
         upper = upper.scatter_reduce(0, self.open.boxes.channel, self.open.upper, "amax")
         if self.recorder is None:
-            # Dropped boxes count at their threshold, which rises with the best value found. The
-            # leaves of a recorded tree prove the present bound only.
+            # Dropped boxes count at their threshold, which increases with the best value found, so
+            # an earlier bound may be lower. A recorded tree proves the present bound only.
             self.proved = torch.minimum(self.proved, upper)
             upper = torch.maximum(self.proved, lower)
         elapsed = time.monotonic() - self.started

@@ -2,13 +2,12 @@
 
 D(λ) is a mean over channels, and its gradient is the mean surplus of every constraint at the
 maximisers (:mod:`feduplink.optimum.dual_function`). :class:`DualDescent` takes stochastic steps on
-a few hundred channels each and averages the last iterates. The steps are Adam's, because the
-constraint of a worker that rarely transmits has a small gradient and still needs steps of the same
-length.
+a few hundred channels each and averages the last iterates. It uses Adam, because the constraint of
+a worker that rarely transmits has a small gradient and needs steps of the same length.
 
-A network in place of the maximiser is not quite the maximiser, so the minimum of its D violates the
-constraints by a few per cent. The steps follow the surplus all the same: they stop where
-complementary slackness holds and no constraint is violated.
+A network only approximates the maximiser, so the minimum of its D violates the constraints by a few
+per cent. The steps therefore follow the surplus: they stop when complementary slackness holds and
+no constraint is violated.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from feduplink.progress import track, track_each
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
-#: Largest relative violation at which the multipliers of a policy count as feasible. The policy is
-#: judged on other channels anyway.
+#: Largest relative violation at which the multipliers of a policy count as feasible. It may be
+#: coarse, because policies are judged on other channels.
 PRIMAL_TOLERANCE = 2e-3
 #: Evaluations of a refinement.
 _REFINEMENT_EVALUATIONS = 12
 #: First step of a refinement: change of a multiplier relative to the weights, for a relative
 #: surplus of one; factors on the step after a better and after a worse residual.
-_FIRST_STEP, _LONGER, _SHORTER = 0.05, 1.5, 0.4
+_FIRST_STEP, _STEP_GROWTH, _STEP_SHRINKAGE = 0.05, 1.5, 0.4
 
 
 def thresholds_with_margin(
@@ -45,18 +44,18 @@ def thresholds_with_margin(
 ) -> Tensor:
     """Raise the thresholds by a number of standard errors.
 
-    A policy that satisfies the raised thresholds on these channels is likely to satisfy the given
-    ones on others.
+    A policy that satisfies the raised thresholds on these channels is likely to satisfy the
+    original ones on others.
 
     Args:
         scenario: the radio.
-        csi: channels that estimate the expectations in the constraints, (N, L, L).
-        power: powers on them, (N, L) W.
+        csi: channels on which the constraints are estimated, (N, L, L).
+        power: powers on these channels, (N, L), W.
         problem: K constraints.
-        margin: number of standard errors of these estimates.
+        margin: number of standard errors of the estimates.
 
     Returns:
-        Thresholds, (K, L).
+        Thresholds, (K, L), in the units of the measures; unchanged for workers without a limit.
     """
     power = power.to(torch.float64)
     sinr = ChannelBatch.from_scenario(scenario, csi).sinr(power)
@@ -75,26 +74,29 @@ def thresholds_with_margin(
 def refine_multipliers(
     scenario: Scenario, csi: Tensor, maximiser: Maximiser, *, problem: Problem, near: Multipliers
 ) -> Multipliers:
-    """Find multipliers near ``near`` at which the maximiser's powers satisfy the constraints.
+    """Find multipliers at which the maximiser's powers satisfy the constraints, near given ones.
 
-    A minimum of the dual function need not be feasible: where prices make a worker indifferent the
-    maximisers jump, and for a network the surplus is not quite the gradient. So the steps follow
-    the surplus itself, λ ← max(λ − η surplus, 0), from the multipliers with the least residual of
-    complementary slackness so far. η grows after a step that reduced the residual and shrinks after
-    one that did not. The best multipliers on the way are returned.
+    A minimum of the dual function need not be feasible: the maximisers jump at prices at which a
+    worker is indifferent, and for a network the surplus is not exactly the gradient. The steps
+    therefore follow the surplus, λ ← max(λ − η surplus, 0), from the multipliers with the smallest
+    residual of complementary slackness so far. η grows after a step that reduced the residual and
+    shrinks otherwise.
 
     Args:
         scenario: the radio.
         csi: the channels of the constraints, (N, L, L).
-        maximiser: gives the powers (N, L) on these channels or on noisy observations of them.
-        problem: with the thresholds to be satisfied.
-        near: where to start.
+        maximiser: computes powers (N, L) on these channels or on noisy observations of them.
+        problem: objective and constraints, with the thresholds to be satisfied.
+        near: initial multipliers.
+
+    Returns:
+        The best multipliers evaluated, by feasibility, then by objective.
     """
     batch = ChannelBatch.from_scenario(scenario, csi)
     unit = problem.scales.to(batch.direct) / near.objective_weight.mean()
     scaled, step = near.constraints * unit, _FIRST_STEP
     best: tuple[tuple[bool, float], Multipliers] | None = None
-    base, base_surplus, best_residual = scaled, torch.zeros_like(scaled), math.inf
+    best_scaled, best_surplus, best_residual = scaled, torch.zeros_like(scaled), math.inf
     for _ in track_each("multipliers", range(_REFINEMENT_EVALUATIONS), "evaluations"):
         multipliers = Multipliers(scaled / unit, near.objective_weight)
         power = maximiser.maximise(Prices.from_problem(problem, scenario, multipliers))
@@ -105,11 +107,11 @@ def refine_multipliers(
         # Slack is not penalised where the multiplier is zero.
         residual = float(torch.where(scaled > 0, surplus, surplus.clamp_max(0.0)).norm())
         if residual < best_residual:
-            base, base_surplus, best_residual = scaled, surplus, residual
-            step = _LONGER * step
+            best_scaled, best_surplus, best_residual = scaled, surplus, residual
+            step = _STEP_GROWTH * step
         else:
-            step = _SHORTER * step
-        scaled = (base - step * base_surplus).clamp_min(0.0)
+            step = _STEP_SHRINKAGE * step
+        scaled = (best_scaled - step * best_surplus).clamp_min(0.0)
     assert best is not None
     return best[1]
 
@@ -119,20 +121,21 @@ Maximise = Callable[[Tensor, Prices], Tensor]
 
 #: Decay rates of Adam's means of gradients and of their squares.
 _BETA_MEAN, _BETA_SQUARE = 0.9, 0.98
-#: Added to the root mean square, so that constraints with a gradient of zero stay where they are.
+#: Added to the root mean square, so that multipliers with a gradient of zero do not change.
 _EPSILON = 1e-4
-#: A violated constraint's multiplier is raised by this times the relative violation, at most by the
-#: second number. A worker's mean responds up to three times as strongly as its multiplier changes,
-#: and larger steps would bring a worker that rarely transmits onto the air.
-_GAIN, _MAX_RAISE = 1 / 3, 0.1
-#: Scaled multipliers below this are raised as much as one of this size: zero would stay zero.
-_MIN_RAISED = 0.01
-#: Confidence with which a constraint must be violated before its multiplier is raised. One that
-#: just holds is taken for violated one time in thirteen, and its multiplier raised a little.
+#: Increase of a violated constraint's multiplier per relative violation, and its maximum. The mean
+#: of a worker changes by up to three times the relative change of its multiplier, and larger steps
+#: would activate a worker that rarely transmits.
+_RAISE_PER_VIOLATION, _MAX_RAISE = 1 / 3, 0.1
+#: Scaled multipliers below this are raised by as much as one of this size, since the increase is
+#: relative.
+_MIN_SCALED_MULTIPLIER = 0.01
+#: Confidence level of the violation test. A constraint that just holds is rejected with a
+#: probability of 7.5 %, and its multiplier then raised slightly.
 _CONFIDENCE = 0.85
 #: Half-width of a confidence interval, relative to the threshold, below which it is conclusive.
 CI_REL_WIDTH = 0.03
-#: Share of the rounds below which a worker's constraints are not waited for to become conclusive.
+#: Share of transmitting rounds below which a worker's inconclusive constraints are ignored.
 MIN_ACTIVITY = 0.05
 
 
@@ -144,7 +147,7 @@ class DescentStage:
         steps: number of steps.
         channels: channels per step.
         first, last: largest change of a scaled multiplier in the first and in the last step.
-        averaged: share of the steps, the last ones, whose iterates are averaged.
+        averaged: share of the steps, at the end, whose iterates are averaged.
     """
 
     steps: int
@@ -158,16 +161,13 @@ class DescentStage:
         return self.first * math.pow(self.last / self.first, step / self.steps)
 
 
-#: From multipliers of zero to the neighbourhood of the solution, and from there on.
+#: Stages of the descent: from zero to the neighbourhood of the solution, and refinement.
 COARSE = DescentStage(steps=80, channels=192, first=0.3, last=0.1, averaged=0.25)
 FINE = DescentStage(steps=80, channels=512, first=0.06, last=0.03, averaged=0.6)
 
 
 def _relative_surplus(problem: Problem, sinr: Tensor, power: Tensor) -> Tensor:
-    """Return the mean surplus of every constraint relative to its threshold, (K, L).
-
-    0 for a worker without a limit.
-    """
+    """Mean surplus of every constraint relative to its threshold, (K, L); 0 without a limit."""
     surplus = problem.mean_surplus(sinr, power)
     surplus = surplus / problem.scales.to(surplus)
     return torch.where(problem.active.to(surplus.device), surplus, 0.0)
@@ -183,10 +183,10 @@ class DualDescent:
     Args:
         scenario: the radio.
         csi: the channels of the constraints, (N, L, L).
-        maximise: maximiser of the Lagrangian.
-        problem: with the thresholds to be satisfied.
-        seed: of the order in which the channels are visited.
-
+        maximise: maximiser of the Lagrangian, from channels (M, L, L) and prices to powers (M, L)
+            W.
+        problem: objective and constraints, with the thresholds to be satisfied.
+        seed: seed of the order in which the channels are visited.
     """
 
     def __init__(
@@ -204,7 +204,9 @@ class DualDescent:
         self._next = 0
         self._x = torch.zeros_like(problem.thresholds)
         self._weights = problem.utility.weights
-        sinr, power = self._at(Multipliers(self._x, self._weights), self._take(COARSE.channels))
+        sinr, power = self._evaluate(
+            Multipliers(self._x, self._weights), self._next_channels(COARSE.channels)
+        )
         achieved = float(problem.objective_values(sinr, power).mean()) or 1.0
         self._unit = self._weights * achieved / problem.scales
         self._adam = AdamDirections.for_variables(self._x)
@@ -216,7 +218,7 @@ class DualDescent:
         return Multipliers(self._x * self._unit, self._weights)
 
     def aim(self, thresholds: Tensor) -> None:
-        """Continue with other thresholds, (K, L)."""
+        """Replace the thresholds by (K, L) for further steps."""
         self._problem = self._problem.with_thresholds(thresholds)
 
     def descend(self, stage: DescentStage) -> None:
@@ -224,7 +226,7 @@ class DualDescent:
         problem = self._problem
         iterates: list[tuple[Tensor, Tensor]] = []
         for step in track_each("multipliers", range(stage.steps), "steps"):
-            sinr, power = self._at(self.multipliers, self._take(stage.channels))
+            sinr, power = self._evaluate(self.multipliers, self._next_channels(stage.channels))
             length = stage.length(step)
             direction = self._adam.direction(_relative_surplus(problem, sinr, power))
             self._x = (self._x - length * direction).clamp_min(0.0)
@@ -244,28 +246,30 @@ class DualDescent:
     ) -> None:
         """Raise the multipliers of constraints that are violated on many channels.
 
-        A step of the descent contains few rounds of a worker that transmits in one round of a
-        hundred, so its constraint is satisfied only up to that noise, and only on the channels of
-        the descent. Each correction round pools further channels with those since the constraint's
-        multiplier was last raised, tests every constraint by a confidence interval, and raises the
-        multipliers of the violated ones. It stops when no constraint is violated or inconclusive.
+        A step of the descent contains few rounds in which a rarely transmitting worker is active.
+        Its constraint is satisfied only up to that noise, and only on the channels of the descent.
+        Each correction round pools further channels with those since the constraint's multiplier
+        was last raised, tests every constraint by a confidence interval, and raises the multipliers
+        of the violated ones. It stops when no constraint is violated or inconclusive.
 
         Args:
-            rounds: largest number of correction rounds.
-            channels: channels per round without ``draw_csi``: those of the descent.
-            draw_csi: channels (M, L, L) of the round with a number, counted from 0.
+            rounds: maximum number of correction rounds.
+            channels: channels per round if ``draw_csi`` is None, taken from those of the descent.
+            draw_csi: maps the number of a round, counted from 0, to channels (M, L, L).
         """
         problem = self._problem
         constraints, workers = problem.thresholds.shape
         values = problem.thresholds.new_zeros(constraints, 0, workers)
         counted = torch.zeros_like(values, dtype=torch.bool)
         for number in track_each("violated constraints", range(rounds), "rounds"):
-            csi = draw_csi(number) if draw_csi else self._take(min(channels, len(self._csi)))
-            sinr, power = self._at(self.multipliers, csi)
+            csi = (
+                draw_csi(number) if draw_csi else self._next_channels(min(channels, len(self._csi)))
+            )
+            sinr, power = self._evaluate(self.multipliers, csi)
             values = torch.cat((values, problem.constraint_values(sinr, power)), 1)
             counts = torch.stack([c.counted(power) for c in problem.constraints])
             counted = torch.cat((counted, counts), 1)
-            if draw_csi is None:  # a channel that comes again counts once
+            if draw_csi is None:  # repeated channels count once
                 values, counted = values[:, -len(self._csi) :], counted[:, -len(self._csi) :]
             mean, low, high = mean_interval(values, counted, _CONFIDENCE)
             is_active = counted.to(mean).mean(1) > MIN_ACTIVITY
@@ -274,22 +278,24 @@ class DualDescent:
             violated = problem.active & (high < problem.thresholds)
             if not bool((violated | inconclusive).any()):
                 break
-            share = _GAIN * (problem.thresholds - mean) / problem.scales
+            share = _RAISE_PER_VIOLATION * (problem.thresholds - mean) / problem.scales
             share = share.clamp_max(_MAX_RAISE)
             raised = torch.where(
-                self._x > _MIN_RAISED, self._x * (1 + share), self._x + _MIN_RAISED * share
+                self._x > _MIN_SCALED_MULTIPLIER,
+                self._x * (1 + share),
+                self._x + _MIN_SCALED_MULTIPLIER * share,
             )
             self._x = torch.where(violated, raised, self._x)
             counted = counted & ~violated[:, None]
 
-    def _take(self, channels: int) -> Tensor:
-        """The next channels (M, L, L) in a random order that repeats after the last."""
+    def _next_channels(self, channels: int) -> Tensor:
+        """The next channels (M, L, L) in a random cyclic order."""
         rows = torch.arange(self._next, self._next + channels) % len(self._order)
         self._next += channels
         return self._csi[self._order[rows]]
 
-    def _at(self, multipliers: Multipliers, csi: Tensor) -> tuple[Tensor, Tensor]:
-        """SINRs and powers at these multipliers on channels (M, L, L), (M, L) each."""
+    def _evaluate(self, multipliers: Multipliers, csi: Tensor) -> tuple[Tensor, Tensor]:
+        """SINRs and powers in W at these multipliers on channels (M, L, L), (M, L) each."""
         prices = Prices.from_problem(self._problem, self._scenario, multipliers)
         power = self._maximise(csi, prices)
         return ChannelBatch.from_scenario(self._scenario, csi).sinr(power), power
@@ -297,10 +303,10 @@ class DualDescent:
 
 @dataclass
 class AdamDirections:
-    """Adam's steps of unit length: the mean gradient over its root mean square.
+    """Adam's normalised directions: the mean gradient over its root mean square.
 
     Attributes:
-        mean, square: decaying means of the gradients and of their squares, of any shape.
+        mean, square: exponential moving averages of the gradients and of their squares, any shape.
         count: number of gradients so far.
     """
 
@@ -310,11 +316,11 @@ class AdamDirections:
 
     @classmethod
     def for_variables(cls, like: Tensor) -> AdamDirections:
-        """The state before the first gradient, of the shape of ``like``."""
+        """The state before the first gradient, in the shape of ``like``."""
         return cls(torch.zeros_like(like), torch.zeros_like(like))
 
     def direction(self, gradient: Tensor) -> Tensor:
-        """Update the means with the next gradient; return the direction of ascent."""
+        """Update the averages with the next gradient; return the direction of ascent."""
         self.count += 1
         self.mean = _BETA_MEAN * self.mean + (1 - _BETA_MEAN) * gradient
         self.square = _BETA_SQUARE * self.square + (1 - _BETA_SQUARE) * gradient.square()
@@ -322,14 +328,14 @@ class AdamDirections:
         return self.mean / (1 - _BETA_MEAN**self.count) / size
 
 
-#: Channels on which the cost of a margin is estimated.
+#: Number of channels on which the cost of a margin is estimated.
 _MARGIN_CHANNELS = 2000
-#: Default margin in standard errors of the constraints' means. It is reduced to what costs at most
-#: a share of the objective, but not below a number of standard errors.
+#: Default margin of the thresholds in standard errors of the constraints' means, its maximum cost
+#: relative to the objective, and the minimum margin regardless of cost.
 MARGIN = 8.0
 _MAX_MARGIN_COST = 1e-3
 _MIN_MARGIN = 0.5
-#: Largest number of correction rounds, and channels per round.
+#: Maximum number of correction rounds, and channels per round.
 _MAX_CORRECTION_ROUNDS, CORRECTION_CHANNELS = 4, 10_000
 
 
@@ -337,7 +343,7 @@ class NetworkMaximiser(Protocol):
     """A network that approximates the maximiser of the Lagrangian."""
 
     def powers(self, batch: ChannelBatch, prices: Prices) -> Tensor:
-        """Return powers in W, (N, L), that nearly maximise the Lagrangian of each channel."""
+        """Return powers (N, L) in W that nearly maximise the Lagrangian of each channel."""
 
 
 @torch.no_grad()
@@ -354,23 +360,26 @@ def calibrate_multipliers(
 ) -> DualPoint:
     """Find the multipliers of a problem for a network that maximises the Lagrangian.
 
-    Stochastic descent approaches the multipliers. It continues with slightly higher thresholds, so
-    that other channels satisfy the given ones too. Finally the multipliers of constraints that are
-    violated on fresh channels are raised. With noisy CSI the network observes the noisy channels,
-    and the constraints are on the true ones.
+    A stochastic descent approaches the multipliers and continues with slightly raised thresholds,
+    so that the original ones hold on other channels too. Finally the multipliers of constraints
+    that are violated on fresh channels are raised. With noisy CSI the network observes the noisy
+    channels, and the constraints apply to the true ones.
 
     Args:
         scenario: the radio and the CSI noise.
-        csi: channels of the descent, (N, L, L).
+        csi: channels of the descent, (N, L, L), linear, relative to the noise power.
         network: approximates the maximiser.
         problem: objective and constraints; None for those of the scenario.
-        draw_csi: fresh channels (M, L, L) of the correction round with a number; None for the
+        draw_csi: maps the number of a correction round to fresh channels (M, L, L); None to use the
             channels of the descent.
-        margin: largest number of standard errors by which thresholds are raised.
-        seed: of the order of the channels and of the CSI noise.
+        margin: maximum number of standard errors by which thresholds are raised.
+        seed: seed of the order of the channels and of the CSI noise.
 
     Returns:
-        The multipliers, and the thresholds that they are for.
+        The multipliers with the thresholds for which they were computed.
+
+    Raises:
+        InputError: if ``csi`` is not valid CSI for the scenario's workers.
     """
     check_csi(csi, scenario.workers)
     problem = problem or Problem.from_scenario(scenario)
@@ -387,15 +396,15 @@ def calibrate_multipliers(
     descent.descend(COARSE)
     aim = problem.thresholds
     if problem.constrained:
-        some, multipliers = csi[:_MARGIN_CHANNELS], descent.multipliers
-        power = maximise(some, Prices.from_problem(problem, scenario, multipliers))
+        subset, multipliers = csi[:_MARGIN_CHANNELS], descent.multipliers
+        power = maximise(subset, Prices.from_problem(problem, scenario, multipliers))
         # Standard errors on all channels are smaller than on some of them.
         ratio = math.sqrt(len(power) / len(csi))
-        affordable = _affordable_margin(problem, scenario, some, power, multipliers) / ratio
+        affordable = _affordable_margin(problem, scenario, subset, power, multipliers) / ratio
         errors = min(margin, max(affordable, _MIN_MARGIN)) * ratio
-        aim = thresholds_with_margin(scenario, some, power, problem=problem, margin=errors)
+        aim = thresholds_with_margin(scenario, subset, power, problem=problem, margin=errors)
         descent.aim(aim)
-    # With few channels, each is visited often enough with fewer channels per step.
+    # With few channels, smaller steps visit each of them often enough.
     per_step = min(FINE.channels, max(COARSE.channels, len(csi) // 20))
     descent.descend(replace(FINE, channels=per_step))
     if problem.constrained:
@@ -406,9 +415,9 @@ def calibrate_multipliers(
 def _affordable_margin(
     problem: Problem, scenario: Scenario, csi: Tensor, power: Tensor, multipliers: Multipliers
 ) -> float:
-    """Standard errors by which thresholds can be raised at the largest accepted cost.
+    """Largest margin in standard errors at the accepted cost.
 
-    Raising a threshold by one unit costs λ units of the objective in the rounds that count.
+    Raising a threshold by one unit costs λ units of the objective in the counted rounds.
     """
     error = (
         thresholds_with_margin(scenario, csi, power, problem=problem, margin=1.0)

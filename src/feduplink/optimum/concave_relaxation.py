@@ -43,8 +43,8 @@ class Linearised(TensorRecord):
         upper: largest value of the linearisation over the box, (M,).
         value: value of the relaxation at the point, (M,).
         log_power: the point ln p, (M, L); 0 for silent workers, never used.
-        power: the point in W, (M, L); 0 for silent workers.
-        log_sinr: ln SINR there, raised for workers that may be silent, (M, L).
+        power: the point, (M, L), W; 0 for silent workers.
+        log_sinr: ln SINR at the point, raised for workers that may be silent, (M, L).
         line, slope: value and slope ≥ 0 of every worker's line in ln SINR, (M, L).
         worker: every worker's part of the value, (M, L).
         gradient: gradient in ln p, (M, L).
@@ -65,12 +65,12 @@ class Linearised(TensorRecord):
 class McCormick(TensorRecord):
     """An upper bound on EE = R q over intervals of R and of q = 1 / (μ p + P_c).
 
-    R q is under both of McCormick's planes, R⁻ q + q⁺ R − R⁻ q⁺ and R⁺ q + q⁻ R − R⁺ q⁻, and so
-    under every mean of the two. Tensors are (M, L).
+    R q is at most each of McCormick's planes, R⁻ q + q⁺ R − R⁻ q⁺ and R⁺ q + q⁻ R − R⁺ q⁻, and so
+    at most every weighted mean of the two. Tensors are (M, L).
 
     Attributes:
-        rate_low, rate_high: R⁻ and R⁺.
-        q_low, q_high: q⁻ and q⁺.
+        rate_low, rate_high: R⁻ and R⁺, nats/s/Hz.
+        q_low, q_high: q⁻ and q⁺, 1/W.
         upper_weight: weight of the second plane in [0, 1].
     """
 
@@ -81,7 +81,7 @@ class McCormick(TensorRecord):
     upper_weight: Tensor
 
     def plane(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The mean r q + q⁰ R − c of the two planes: r, q⁰ and c, (M, L) each."""
+        """The weighted mean r q + q⁰ R − c of the planes: r, q⁰ and c, (M, L) each."""
         lower_weight = 1 - self.upper_weight
         rate = lower_weight * self.rate_low + self.upper_weight * self.rate_high
         constant = lower_weight * self.rate_low * self.q_high
@@ -90,17 +90,22 @@ class McCormick(TensorRecord):
         return rate, base, constant
 
     def balanced_weight(self, rate: Tensor, q: Tensor, *, whole: bool) -> Tensor:
-        """The weight moved towards where both planes lose the same at (R, q), (M, L).
+        """Weight moved towards equality of the errors of both planes at (R, q), (M, L).
 
-        There the bound is least. ``whole``: all on the plane that loses less.
+        The bound is smallest where the errors are equal.
+
+        Args:
+            rate: R, (M, L); clipped to its interval.
+            q: (M, L).
+            whole: put all weight on the plane with the smaller error instead.
         """
         rate = torch.minimum(torch.maximum(rate, self.rate_low), self.rate_high)
-        by_lower = (self.q_high - q) * (rate - self.rate_low)
-        by_upper = (self.rate_high - rate) * (q - self.q_low)
+        lower_error = (self.q_high - q) * (rate - self.rate_low)
+        upper_error = (self.rate_high - rate) * (q - self.q_low)
         if whole:
-            return (by_lower > by_upper).to(rate)
-        total = by_lower + by_upper
-        step = torch.where(total > 0, (by_lower - by_upper) / total, 0.0)
+            return (lower_error > upper_error).to(rate)
+        total = lower_error + upper_error
+        step = torch.where(total > 0, (lower_error - upper_error) / total, 0.0)
         return (self.upper_weight + _WEIGHT_STEP * step).clamp(0.0, 1.0)
 
 
@@ -108,15 +113,15 @@ class McCormick(TensorRecord):
 class RelaxedBoxes(TensorRecord):
     """The concave relaxation of the Lagrangian over M boxes.
 
-    A worker that may be silent is represented by a power of at least its lowest one, which it does
-    not transmit when silent. The others' ln SINR is therefore raised by the most that this power
-    lowers it.
+    A worker that may be silent is represented by at least its lowest power, which it does not
+    transmit when silent. The ln SINR of the other workers is therefore raised by the largest
+    reduction that this power causes.
 
     Attributes:
         batch: the channel of every box.
-        prices: of the Lagrangian.
-        boxes: M of them.
-        slack: bound on the value of workers that transmit below their floor.
+        prices: prices of the Lagrangian.
+        boxes: M boxes.
+        slack: bound on the total value of workers that transmit below their floor.
         raised_by: increase of ln SINR of worker i for a worker j that may be silent, (M, L, L).
         efficiency: the planes above EE = R q.
         q_factor: c times the slope of their mean in q, (M, L).
@@ -149,17 +154,21 @@ class RelaxedBoxes(TensorRecord):
         upper_weight: Tensor,
         negligible: float,
     ) -> RelaxedBoxes:
-        """Relax the Lagrangian over boxes whose channels are the rows of ``batch``.
+        """Relax the Lagrangian over boxes.
 
-        ``upper_weight`` (M, L) is that of McCormick's planes, ``negligible`` what a worker below
-        its floor may be worth.
+        Args:
+            batch: the channel of every box, M rows.
+            prices: prices of the Lagrangian.
+            boxes: M boxes.
+            upper_weight: weights of McCormick's upper planes, (M, L) in [0, 1].
+            negligible: bound on the value of a worker below its floor.
         """
         t_low, t_high = boxes.t_low, torch.maximum(boxes.t_high, boxes.t_low)
         lowest, highest = t_low.exp(), t_high.exp()
-        sure_power = torch.where(boxes.may_be_silent | boxes.silent, 0.0, lowest)
-        least = batch.interference(sure_power)
-        resting = torch.where(boxes.may_be_silent, lowest, 0.0)
-        raised_by = torch.log1p(batch.cross * resting[:, None, :] / least[..., None])
+        certain_power = torch.where(boxes.may_be_silent | boxes.silent, 0.0, lowest)
+        least = batch.interference(certain_power)
+        silent_power = torch.where(boxes.may_be_silent, lowest, 0.0)
+        raised_by = torch.log1p(batch.cross * silent_power[:, None, :] / least[..., None])
 
         efficiency = McCormick(
             rate_low=link.rate_from_log(boxes.s_low),
@@ -202,23 +211,23 @@ class RelaxedBoxes(TensorRecord):
         )
 
     @cached_property
-    def on_air(self) -> Tensor:
-        """Workers that may transmit, (M, L) bool."""
+    def may_transmit(self) -> Tensor:
+        """Whether a worker may transmit, (M, L) bool."""
         return ~self.boxes.silent
 
     @cached_property
     def t_high(self) -> Tensor:
-        """Upper limit of ln p, no less than the lower one, (M, L)."""
+        """Upper limit of ln p, at least the lower one, (M, L)."""
         return torch.maximum(self.boxes.t_high, self.boxes.t_low)
 
     @cached_property
     def lowest(self) -> Tensor:
-        """Lower limit of the powers, (M, L) W."""
+        """Lower limit of the powers, (M, L), W."""
         return self.boxes.t_low.exp()
 
     @cached_property
     def highest(self) -> Tensor:
-        """Upper limit of the powers, (M, L) W."""
+        """Upper limit of the powers, (M, L), W."""
         return self.t_high.exp()
 
     @cached_property
@@ -228,71 +237,75 @@ class RelaxedBoxes(TensorRecord):
 
     @cached_property
     def raised(self) -> Tensor:
-        """By how much every worker's ln SINR is raised, (M, L)."""
+        """Total increase of every worker's ln SINR, (M, L)."""
         return self.raised_by.sum(-1)
 
     def balanced_weight(self, at: Linearised, *, whole: bool) -> Tensor:
-        """Weights of McCormick's planes, (M, L), that suit the point of a linearisation better."""
+        """Weights of McCormick's planes adapted to the point of a linearisation, (M, L)."""
         rate = link.rate_from_log(at.log_sinr)
-        q = _q(self.batch, torch.where(self.on_air, at.power, self.highest))
+        q = _q(self.batch, torch.where(self.may_transmit, at.power, self.highest))
         return self.efficiency.balanced_weight(rate, q, whole=whole)
 
     def inside(self, power: Tensor) -> Tensor:
-        """Return the powers clipped to the boxes, (M, L) W."""
+        """Clip powers (M, L) W to the boxes."""
         moved = torch.minimum(torch.maximum(power, self.lowest), self.highest)
-        return torch.where(self.on_air, moved, 0.0)
+        return torch.where(self.may_transmit, moved, 0.0)
 
     def powers(self, log_power: Tensor) -> Tensor:
-        """Return e^t clipped to the boxes, (M, L) W."""
+        """Powers e^t clipped to the boxes, (M, L), W."""
         return self.inside(log_power.exp())
 
     def _cost(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Cost of further measures, convex in ln p, with its two derivatives in ln p, (M, L)."""
-        on_air = power > 0
-        sent, sinr = torch.where(on_air, power, 1.0), torch.ones_like(power)
+        """Cost of further measures, with its first two derivatives in ln p, (M, L) each."""
+        transmits = power > 0
+        sent, sinr = torch.where(transmits, power, 1.0), torch.ones_like(power)
         cost = slope = curvature = torch.zeros_like(power)
         for measure, price in self.prices.others:
             slopes = measure.slopes(sinr, sent)
-            cost = cost - torch.where(on_air, price * measure.value(sinr, sent), 0.0)
-            slope = slope - torch.where(on_air, price * slopes.t, 0.0)
-            curvature = curvature - torch.where(on_air, price * slopes.tt, 0.0)
+            cost = cost - torch.where(transmits, price * measure.value(sinr, sent), 0.0)
+            slope = slope - torch.where(transmits, price * slopes.t, 0.0)
+            curvature = curvature - torch.where(transmits, price * slopes.tt, 0.0)
         return cost, slope, curvature
 
     def _charge(self, power: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The cost to workers that transmit; silence costs nothing."""
-        charged = self.on_air & ~self.boxes.may_be_silent
+        """The same for workers that must transmit; 0 for those that may be silent."""
+        charged = self.may_transmit & ~self.boxes.may_be_silent
         return self._cost(torch.where(charged, power, 0.0))
 
     def expand(self, power: Tensor) -> tuple[Linearised, Tensor]:
-        """Linearise at ``power``, (M, L) W, and return the Hessian of the relaxation in ln p.
+        """Linearise the relaxation, which gives a bound at any power.
 
-        The linearisation is a bound at any power. The Hessian has the shape (M, L, L).
+        Args:
+            power: point of linearisation, (M, L), W.
+
+        Returns:
+            The linearisation, and the Hessian of the relaxation in ln p, (M, L, L).
         """
         interference = self.batch.interference(power)
         t = _log(power)
         s = self.log_direct + t - interference.log() + self.raised
         value, slope, curvature = self.envelope.at(s)
         line = self.envelope.affine(s, value)
-        draw, draw_slope, draw_bend = self.draw.at(t)
-        by_draw = self.q_factor * (draw - self.q_base)
-        mask = self.on_air.to(power)
+        draw, draw_slope, draw_curvature = self.draw.at(t)
+        draw_value = self.q_factor * (draw - self.q_base)
+        mask = self.may_transmit.to(power)
         factor = mask * self.q_factor
         slopes = Slopes(
             s=mask * slope,
             ss=mask * curvature,
             t=factor * draw_slope,
             st=torch.zeros_like(power),
-            tt=factor * draw_bend,
+            tt=factor * draw_curvature,
         )
         if self.prices.others:
-            cost, cost_slope, cost_bend = self._charge(power)
-            by_draw = by_draw - cost
-            slopes = replace(slopes, t=slopes.t - cost_slope, tt=slopes.tt - cost_bend)
+            cost, cost_slope, cost_curvature = self._charge(power)
+            draw_value = draw_value - cost
+            slopes = replace(slopes, t=slopes.t - cost_slope, tt=slopes.tt - cost_curvature)
         gradient, hessian = log_power_derivatives(self.batch, power, interference, slopes)
         reach = torch.maximum(gradient * (self.t_high - t), gradient * (self.boxes.t_low - t))
-        worker = line + by_draw
+        worker = line + draw_value
         upper = (mask * (worker + reach)).sum(-1) + self.slack
-        value = (mask * (value + by_draw)).sum(-1)
+        value = (mask * (value + draw_value)).sum(-1)
         linearised = Linearised(upper, value, t, power, s, line, slopes.s, worker, gradient)
         return linearised, hessian
 
@@ -305,14 +318,18 @@ class RelaxedBoxes(TensorRecord):
         if prices.others:
             ends = ends - self._charge(self.lowest)[0]
         ends = torch.where(self.boxes.may_be_silent, ends.clamp_min(0.0), ends)
-        return torch.where(self.on_air, ends, 0.0).sum(-1) + self.slack
+        return torch.where(self.may_transmit, ends, 0.0).sum(-1) + self.slack
 
     def reduced(self, at: Linearised, threshold: Tensor) -> tuple[Boxes, Tensor]:
-        """Cut off the parts of the boxes where the bound is below ``threshold`` (M,).
+        """Cut off the parts of the boxes where the bound is below a threshold.
 
-        The further a worker's ln SINR is from where its line touches the envelope, the further its
-        value lies below the line; and the linearisation falls linearly in every log-power. Where
-        this exceeds the difference of bound and threshold, the box is cut.
+        The value of a worker falls below its line with the distance of its ln SINR to the point of
+        contact with the envelope, and the linearisation is linear in every log-power. The box is
+        cut where this decrease exceeds the difference of bound and threshold.
+
+        Args:
+            at: linearisations of the boxes.
+            threshold: (M,).
 
         Returns:
             The boxes, and which of them changed, (M,) bool.
@@ -321,26 +338,26 @@ class RelaxedBoxes(TensorRecord):
         excess = (at.upper - threshold)[:, None]
         needed = excess * (1 + 1e-9) + 1e-12
 
-        def under(s: Tensor) -> Tensor:
+        def is_below(s: Tensor) -> Tensor:
             return at.line + at.slope * (s - at.log_sinr) - self.envelope.inside(s)[0] >= needed
 
         touching = torch.minimum(torch.maximum(at.log_sinr, boxes.s_low), boxes.s_high)
         limits = []
         for end in (boxes.s_low, boxes.s_high):
-            outer, inner, cut = end, touching, under(end)
+            outer, inner, cut = end, touching, is_below(end)
             for _ in range(_CUT_BISECTIONS):
                 middle = (outer + inner) / 2
-                beyond = under(middle)
+                is_cut = is_below(middle)
                 outer, inner = (
-                    torch.where(beyond, middle, outer),
-                    torch.where(beyond, inner, middle),
+                    torch.where(is_cut, middle, outer),
+                    torch.where(is_cut, inner, middle),
                 )
             limits.append(torch.where(cut, outer, end))
         reach = needed / at.gradient.abs().clamp_min(1e-30)
         t_low = torch.where(at.gradient > 0, boxes.t_high - reach, boxes.t_low)
         t_high = torch.where(at.gradient < 0, boxes.t_low + reach, boxes.t_high)
         limits += [torch.maximum(t_low, boxes.t_low), torch.minimum(t_high, boxes.t_high)]
-        applies = (excess > 0) & self.on_air
+        applies = (excess > 0) & self.may_transmit
         old = (boxes.s_low, boxes.s_high, boxes.t_low, boxes.t_high)
         s_low, s_high, t_low, t_high = (
             torch.where(applies, new, limit) for new, limit in zip(limits, old, strict=True)
@@ -353,36 +370,40 @@ class RelaxedBoxes(TensorRecord):
     def split(self, at: Linearised, boxes: Boxes) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Choose the split that tightens the bound most.
 
+        Args:
+            at: linearisations of the boxes.
+            boxes: the reduced boxes.
+
         Returns:
-            Worker, :class:`Node` and point inside the reduced ``boxes``, (M,) each, and the
-            powers at the point of linearisation, (M, L) W, 0 for workers of negative value.
+            Worker, :class:`Node` and point of the split, (M,) each, and the powers at the point of
+            linearisation, (M, L) W, 0 for workers with a negative value.
         """
         s, power, prices = at.log_sinr, at.power, self.prices
         relaxed_value = self.envelope.value.at(s)[0]
         rate = link.rate_from_log(s)
-        true = relaxed_value - self.shift
-        true = true + prices.efficiency * rate * (_q(self.batch, power) - self.q_base)
+        true_value = relaxed_value - self.shift
+        true_value = true_value + prices.efficiency * rate * (_q(self.batch, power) - self.q_base)
         if prices.others:
-            true = true - self._cost(power)[0]
-        is_silent = boxes.may_be_silent & (true <= 0)
-        # The bound is loose by the envelope in s, by the efficiency's plane in t, and by the raised
-        # SINR of the others while this worker may be silent.
-        by_sinr = at.line - torch.where(is_silent, 0.0, relaxed_value)
-        by_power = at.worker - torch.where(is_silent, 0.0, true) - by_sinr
-        by_rest = (self.raised_by.mT @ at.slope[..., None])[..., 0]
+            true_value = true_value - self._cost(power)[0]
+        is_silent = boxes.may_be_silent & (true_value <= 0)
+        # Errors of the bound: of the envelope in s, of the efficiency's plane in t, and of the
+        # raised SINR of the others if this worker may be silent.
+        sinr_error = at.line - torch.where(is_silent, 0.0, relaxed_value)
+        power_error = at.worker - torch.where(is_silent, 0.0, true_value) - sinr_error
+        silence_error = (self.raised_by.mT @ at.slope[..., None])[..., 0]
         fixed = (boxes.s_high - boxes.s_low < _MIN_WIDTH) & (
             boxes.t_high - boxes.t_low < _MIN_WIDTH
         )
-        splittable = self.on_air & (boxes.may_be_silent | ~fixed)
-        lost = torch.where(splittable, by_sinr + by_power + by_rest, -math.inf)
-        chosen = lost.argmax(-1, keepdim=True)
+        splittable = self.may_transmit & (boxes.may_be_silent | ~fixed)
+        error = torch.where(splittable, sinr_error + power_error + silence_error, -math.inf)
+        chosen = error.argmax(-1, keepdim=True)
 
         def of(values: Tensor) -> Tensor:
             return values.gather(-1, chosen)[:, 0]
 
-        # Silence is decided first; then the SINR is split unless the power loosens clearly more.
+        # Silence is decided first, then the SINR unless the error of the power is much larger.
         split_silence = of(boxes.may_be_silent)
-        split_power = (of(by_power) > 2 * of(by_sinr)) | (
+        split_power = (of(power_error) > 2 * of(sinr_error)) | (
             of(boxes.s_high - boxes.s_low) < _MIN_WIDTH
         )
         low = torch.where(split_power, of(boxes.t_low), of(boxes.s_low))
@@ -406,27 +427,35 @@ def _q(batch: ChannelBatch, power: Tensor) -> Tensor:
     return link.inverse_draw(power, batch.static_power_w, batch.amplifier_inefficiency)[0]
 
 
-#: Factor on a step after one that did not raise the relaxation.
+#: Factor on the step length after a step that did not increase the relaxation.
 _BACKTRACKING = 0.25
 #: Distance of a log-power to its limit below which the limit is active.
 _LIMIT_TOLERANCE = 1e-12
 
 
 def ascend(relaxed: RelaxedBoxes, guess: Tensor, steps: int) -> Linearised:
-    """Maximise relaxations by Newton steps from ``guess``, (M, L) W; linearise at the best point.
+    """Maximise relaxations by Newton steps, and linearise them at the best point.
 
-    Value, gradient and Hessian come from one evaluation per step, so that a step that was too long
-    is followed by a shorter one.
+    Each step evaluates value, gradient and Hessian once; a step that does not increase the value is
+    followed by a shorter one.
+
+    Args:
+        relaxed: M relaxations.
+        guess: starting points, (M, L), W; clipped to the boxes.
+        steps: number of Newton steps.
+
+    Returns:
+        Linearisations at the best points.
     """
     highest, hessian = relaxed.expand(relaxed.inside(guess))
     direction = _direction(relaxed, highest, hessian)
-    for left in reversed(range(steps)):
+    for steps_left in reversed(range(steps)):
         trial, hessian = relaxed.expand(relaxed.powers(highest.log_power + direction))
         better = trial.value > highest.value
         highest = highest.where(better, trial)
-        if left:
-            onwards = _direction(relaxed, trial, hessian)
-            direction = torch.where(better[:, None], onwards, _BACKTRACKING * direction)
+        if steps_left:
+            from_trial = _direction(relaxed, trial, hessian)
+            direction = torch.where(better[:, None], from_trial, _BACKTRACKING * direction)
     return highest
 
 
@@ -435,10 +464,10 @@ def _direction(relaxed: RelaxedBoxes, at: Linearised, hessian: Tensor) -> Tensor
     down = (relaxed.boxes.t_low - at.log_power).clamp_min(-LONGEST_STEP)
     up = (relaxed.t_high - at.log_power).clamp_max(LONGEST_STEP)
     gradient = at.gradient
-    stuck = ((up <= _LIMIT_TOLERANCE) & (gradient > 0)) | (
+    at_active_bound = ((up <= _LIMIT_TOLERANCE) & (gradient > 0)) | (
         (down >= -_LIMIT_TOLERANCE) & (gradient < 0)
     )
-    return newton_step(-hessian, gradient, relaxed.on_air & ~stuck, down, up)
+    return newton_step(-hessian, gradient, relaxed.may_transmit & ~at_active_bound, down, up)
 
 
 #: Value of a worker that transmits at its floor, relative to the sum of all weights.
@@ -451,8 +480,8 @@ _ROUNDING = 1e-9
 def has_relaxation(prices: Prices) -> bool:
     """Whether the relaxation is an upper bound at these prices.
 
-    It is one for lower limits on packet success, rate and energy efficiency, and upper limits on
-    measures that are convex functions of ln p alone, without a price on the power itself.
+    It requires lower limits on packet success, rate and energy efficiency, upper limits on measures
+    that are convex functions of ln p alone, and no price on power itself.
     """
     if prices.power_cost is not None:
         return False
@@ -467,10 +496,14 @@ class Relaxation:
     """Upper bounds on the Lagrangians of a batch of channels at given prices.
 
     Args:
-        batch: the channels.
-        prices: of the Lagrangian.
-        recorded: whether a proof is to contain the bounds. Products are then bounded by one of
+        batch: N channels.
+        prices: prices of the Lagrangian.
+        recorded: whether a proof will contain the bounds. Products are then bounded by one of
             McCormick's planes instead of a mean, and boxes are not cut.
+
+    Attributes:
+        floor: ln SINR below which transmitting has at most a negligible value, (L,).
+        negligible: that value.
     """
 
     def __init__(self, batch: ChannelBatch, prices: Prices, *, recorded: bool = False) -> None:
@@ -478,15 +511,15 @@ class Relaxation:
         self.batch = batch
         self.prices = prices
         self.log_direct = batch.direct.log()
-        worth = prices.success + prices.rate + prices.efficiency / batch.static_power_w
-        self.negligible = _FLOOR_VALUE * float(worth.sum() + 1)
+        price_sum = prices.success + prices.rate + prices.efficiency / batch.static_power_w
+        self.negligible = _FLOOR_VALUE * float(price_sum.sum() + 1)
         self.floor = self._floor()
 
     def _floor(self) -> Tensor:
         """ln SINR below which transmitting has at most a negligible value, (L,).
 
-        A worker of negative value could be silenced without harm to any other, so an optimum has
-        none. The value is at most a ψ(s) + (b + c/P_c) ρ(s) − d.
+        In an optimum no worker has a negative value, since it could be silenced without harm to
+        others. The value is at most a ψ(s) + (b + c/P_c) ρ(s) − d.
         """
         best = WorkerValue(
             self.prices.success,
@@ -498,8 +531,11 @@ class Relaxation:
         high = torch.full_like(self.prices.activation_cost, 60.0)
         for _ in range(80):
             middle = (low + high) / 2
-            worthless = best.at(middle)[0] <= self.negligible
-            low, high = torch.where(worthless, middle, low), torch.where(worthless, high, middle)
+            is_negligible = best.at(middle)[0] <= self.negligible
+            low, high = (
+                torch.where(is_negligible, middle, low),
+                torch.where(is_negligible, high, middle),
+            )
         return low
 
     def roots(self) -> Boxes:
@@ -519,21 +555,27 @@ class Relaxation:
         )
 
     def tightened(self, boxes: Boxes) -> tuple[Boxes, Tensor]:
-        """Propagate the limits of s and t into each other; also return which boxes are empty."""
+        """Propagate the limits of s and t into each other.
+
+        Returns:
+            The boxes with tighter limits, and which of them are empty, (M,) bool.
+        """
         cross = self.batch.cross[boxes.channel]
         log_direct = self.log_direct[boxes.channel]
         t_low, t_high = boxes.t_low, boxes.t_high
         s_low, s_high = boxes.s_low, boxes.s_high
         may_be_silent, silent = boxes.may_be_silent, boxes.silent
         for _ in range(2):
-            sure = ~may_be_silent & ~silent
-            least = link.interference(cross, torch.where(sure, t_low.exp(), 0.0))
+            transmits = ~may_be_silent & ~silent
+            least = link.interference(cross, torch.where(transmits, t_low.exp(), 0.0))
             most = link.interference(cross, torch.where(silent, 0.0, t_high.exp()))
             s_high = torch.minimum(s_high, log_direct + t_high - least.log())
-            s_low = torch.where(sure, torch.maximum(s_low, log_direct + t_low - most.log()), s_low)
+            s_low = torch.where(
+                transmits, torch.maximum(s_low, log_direct + t_low - most.log()), s_low
+            )
             t_low = torch.maximum(t_low, s_low + least.log() - log_direct)
             t_high = torch.minimum(t_high, s_high + most.log() - log_direct)
-            # Below its floor a worker has a negligible value and may be silenced.
+            # A worker below its floor has a negligible value and may be silenced.
             contradiction = (
                 (t_low > t_high + _ROUNDING)
                 | (s_low > s_high + _ROUNDING)
@@ -553,11 +595,11 @@ class Relaxation:
         """Bound the Lagrangian over each box.
 
         Args:
-            boxes: M of them.
-            guess: where the maximisation of the relaxation starts, (M, L) W.
-            upper_weight: weight of McCormick's upper plane, (M, L) in [0, 1].
-            threshold: boxes with a bound below it, (M,), are not split; others are cut where the
-                bound is below it.
+            boxes: M boxes.
+            guess: starting points of the maximisation of the relaxation, (M, L), W.
+            upper_weight: weights of McCormick's upper planes, (M, L) in [0, 1].
+            threshold: boxes with a bound below it, (M,), are not split; the parts of other boxes
+                where the bound is below it are cut off.
 
         Returns:
             The bounds over the boxes with tighter limits, and which boxes were cut, (M,) bool.
@@ -567,8 +609,7 @@ class Relaxation:
             self.batch.take(boxes.channel), self.prices, boxes, upper_weight, self.negligible
         )
         at = ascend(relaxed, guess, _NEWTON_STEPS)
-        # The bound by monotonicity is tighter far from the maximum, where the linearisation
-        # overshoots.
+        # The bound by monotonicity is tighter where the linearisation is far above the relaxation.
         monotone = relaxed.at_best_ends()
         proof = torch.where(at.upper < monotone, Node.TANGENT, Node.MONOTONE).to(torch.int8)
         upper = torch.where(empty, -math.inf, torch.minimum(at.upper, monotone))

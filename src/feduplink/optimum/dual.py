@@ -1,9 +1,9 @@
-"""Solution of the dual problem, and of the primal one by recovery of feasible powers.
+"""Solution of the dual problem, and of the primal problem by recovery of feasible powers.
 
 The dual function (:mod:`feduplink.optimum.dual_function`) is minimised over the multipliers.
 Feasible powers are recovered from its maximisers (:mod:`feduplink.optimum.primal_recovery`): those
-of one evaluation with a few workers silenced in a few rounds or, where prices make workers
-indifferent, a combination of local maxima.
+of one evaluation with a few workers silenced in a few rounds or, if workers are indifferent at
+these prices, a combination of local maxima.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from feduplink.progress import Callback, Progress, track
 from feduplink.scenario import Scenario
 from feduplink.tensor_record import TensorRecord
 
-#: ``found_by`` of a solution whose powers no policy improved.
+#: Value of ``found_by`` if the search found the powers.
 SEARCH = "search"
 
 #: Relative gap between dual and primal value at which the solution is accepted.
@@ -32,9 +32,9 @@ PRIMAL_GAP = 3e-4
 _EARLY_GAP = 1e-4
 #: Relative gap above which powers are recovered from the local maxima after a run.
 _RECOVERY_GAP = 2e-5
-#: Largest relative violation of maximisers that are repaired on the way.
+#: Largest relative violation of maximisers that are repaired during the search.
 _MAX_REPAIRED_VIOLATION = 0.1
-#: Largest number of evaluations in one run of the quasi-Newton method.
+#: Maximum number of evaluations in one run of the quasi-Newton method.
 _MAX_RUN_EVALUATIONS = 40
 
 
@@ -59,14 +59,14 @@ class DualSolution(TensorRecord):
 
     Attributes:
         multipliers: minimiser of the dual function.
-        power: the best feasible powers found, (N, L) W.
-        judgement: of these powers; their violation is at most :data:`MAX_VIOLATION`.
+        power: the best feasible powers found, (N, L), W.
+        judgement: judgement of these powers; their violation is at most :data:`MAX_VIOLATION`.
         primal_multipliers: multipliers whose maximisers were the best before any repair.
         dual_value: D at ``multipliers``, with the inner maximum as found (not yet certified).
         constant: D minus the mean of the largest Lagrangians
             (:func:`.dual_function.lagrangian_constant`); 0 for the default problem.
         steps: all evaluations.
-        found_by: the source of the powers, :data:`SEARCH` or the name of a policy.
+        found_by: source of the powers, :data:`SEARCH` or the name of a policy.
     """
 
     multipliers: Multipliers
@@ -88,7 +88,13 @@ class DualSolution(TensorRecord):
         )
 
     def improved_by(self, name: str, power: Tensor, judgement: Judgement) -> DualSolution:
-        """Replace the powers by those of ``name``, (N, L) W, if feasible and better."""
+        """Return the solution with other powers if they are feasible and better.
+
+        Args:
+            name: source of the powers.
+            power: (N, L), W.
+            judgement: judgement of these powers on the channels of the solution.
+        """
         if (
             judgement.violation > MAX_VIOLATION
             or not judgement.objective > self.judgement.objective
@@ -98,7 +104,7 @@ class DualSolution(TensorRecord):
 
 
 class _Search:
-    """Evaluates the dual function and keeps the best powers on the way."""
+    """Evaluations of the dual function, and the best powers found."""
 
     def __init__(self, function: DualFunction, x: Vector, progress: Progress) -> None:
         self.function = function
@@ -109,7 +115,7 @@ class _Search:
         self.feasible: tuple[Tensor, Judgement] | None = None
 
     def evaluate(self, x: Vector) -> Evaluation:
-        """Evaluate D at x, and repair its maximisers if they nearly satisfy the constraints."""
+        """Evaluate D at x, and repair its maximisers if they are nearly feasible."""
         at = self.function.at(x, self.maximiser)
         verdict = self._judge(at.power)
         rank = verdict.rank(PRIMAL_TOLERANCE)
@@ -137,7 +143,7 @@ class _Search:
     def solution(self) -> tuple[Tensor, Judgement]:
         """The best feasible powers so far.
 
-        On a handful of channels no maximiser may be nearly feasible; silencing always is.
+        On very few channels no maximiser may be nearly feasible; repair by silence always succeeds.
         """
         assert self.best is not None
         if self.feasible is None:
@@ -171,11 +177,14 @@ def solve_dual(
 
     Args:
         scenario: the cell and its radio.
-        csi: channels, (N, L, L).
+        csi: channels, (N, L, L), linear, relative to the noise power.
         problem: objective and constraints; None for those of the scenario.
-        start: multipliers to start from; None for zero.
-        max_evaluations: largest number of evaluations of the dual function.
-        callbacks: called after every :class:`DualStep`.
+        start: initial multipliers; None for zero.
+        max_evaluations: maximum number of evaluations of the dual function.
+        callbacks: called with every :class:`DualStep`.
+
+    Returns:
+        Multipliers, feasible powers and the dual value.
     """
     problem = problem or Problem.from_scenario(scenario)
     function = DualFunction(scenario, problem, csi)
@@ -187,7 +196,7 @@ def solve_dual(
             x = function.minimised(
                 x, search.evaluate, evaluations, lambda d: search.is_within(d, _EARLY_GAP)
             )
-            # A wider search at the new prices may find larger maxima; then D is not minimal yet.
+            # A wider search at the new prices may find larger maxima, which increases D.
             search.maximiser.restart(function.prices(x))
             value = search.evaluate(x).value
             if problem.constrained and not search.is_within(value, _RECOVERY_GAP):

@@ -1,4 +1,4 @@
-"""The dual function over scaled multipliers, and its minimisation by a quasi-Newton method.
+"""The dual function of scaled multipliers, and its minimisation by a quasi-Newton method.
 
     D(λ) = E_H max_p Σ_i ω_i f_i + Σ_k 1_k λ_ki (c_ki − c0_ki)
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
-#: Typical size of a multiplier times its threshold, relative to the objective's weight on one
-#: worker; the unit of the variables, on which the length of the first steps depends.
+#: Unit of the variables: typical multiplier times its threshold, relative to the objective's weight
+#: on one worker. The length of the first steps depends on it.
 _SCALE = 0.025
 #: Factor on the function for the optimiser, whose stopping rules are absolute.
 _MAGNIFICATION = 1000.0
@@ -39,8 +39,8 @@ class Evaluation(NamedTuple):
 
     Attributes:
         value: D.
-        gradient: of D in the scaled multipliers.
-        power: the maximisers, (N, L) W.
+        gradient: gradient of D in the scaled multipliers, (X,).
+        power: the maximisers, (N, L), W.
         multipliers: λ and ω.
     """
 
@@ -55,6 +55,11 @@ class DualFunction:
 
     x holds λ c0 / (0.025 ω̄) of all constraints and workers and, for a utility other than the
     weighted sum, the weights relative to those of the utility.
+
+    Args:
+        scenario: the radio.
+        problem: objective and K constraints.
+        csi: H, (N, L, L), linear, relative to the noise power.
     """
 
     def __init__(self, scenario: Scenario, problem: Problem, csi: Tensor) -> None:
@@ -66,35 +71,35 @@ class DualFunction:
         self._scale = _SCALE * float(self._weights.mean())
 
     def start(self, multipliers: Multipliers | None = None) -> Vector:
-        """x of some multipliers; None for λ = 0 and the weights of the utility."""
+        """Scale multipliers to x; None for λ = 0 and the weights of the utility."""
         if multipliers is None:
             multipliers = Multipliers(torch.zeros_like(self._unit), self._weights)
-        priced = multipliers.constraints.to(self._unit) * self._unit / self._scale * self._active
+        scaled = multipliers.constraints.to(self._unit) * self._unit / self._scale * self._active
         if self.problem.utility.linear:
-            return priced.flatten().cpu().numpy()
+            return scaled.flatten().cpu().numpy()
         relative = multipliers.objective_weight.to(self._unit) / self._weights
-        return torch.cat((priced.flatten(), relative)).cpu().numpy()
+        return torch.cat((scaled.flatten(), relative)).cpu().numpy()
 
     def bounds(self) -> list[tuple[float, float | None]]:
-        """Bounds on x: multipliers are at least 0, those of absent constraints are 0."""
-        priced = [(0.0, None if on else 0.0) for on in self._active.flatten().tolist()]
-        return priced + ([] if self.problem.utility.linear else [(1e-3, 1e3)] * len(self._weights))
+        """Bounds on x: multipliers are at least 0, and 0 for workers without a limit."""
+        scaled = [(0.0, None if on else 0.0) for on in self._active.flatten().tolist()]
+        return scaled + ([] if self.problem.utility.linear else [(1e-3, 1e3)] * len(self._weights))
 
     def multipliers(self, x: Vector) -> Multipliers:
         """Return λ and ω at x."""
         vector = torch.tensor(x).to(self.batch.direct)
-        priced = vector[: self._active.numel()].reshape(self._active.shape)
+        scaled = vector[: self._active.numel()].reshape(self._active.shape)
         weight = self._weights
         if not self.problem.utility.linear:
             weight = weight * vector[self._active.numel() :]
-        return Multipliers(priced * self._scale / self._unit, weight)
+        return Multipliers(scaled * self._scale / self._unit, weight)
 
     def prices(self, x: Vector) -> Prices:
         """Return the prices of the Lagrangian at x."""
         return Prices.from_problem(self.problem, self.scenario, self.multipliers(x))
 
     def at(self, x: Vector, maximiser: Maximiser) -> Evaluation:
-        """Evaluate D at x with the powers that ``maximiser`` finds."""
+        """Evaluate D and its gradient at x with the powers that ``maximiser`` finds."""
         multipliers, prices = self.multipliers(x), self.prices(x)
         power = maximiser.maximise(prices)
         value = float(self.batch.value(power, prices).mean())
@@ -104,8 +109,8 @@ class DualFunction:
         gradient = (surplus / self._unit * self._scale * self._active).flatten()
         if not self.problem.utility.linear:
             achieved = self.problem.objective_values(sinr, power).mean(0)
-            wanted = self.problem.utility.maximiser(multipliers.objective_weight)
-            gradient = torch.cat((gradient, self._weights * (achieved - wanted)))
+            target = self.problem.utility.maximiser(multipliers.objective_weight)
+            gradient = torch.cat((gradient, self._weights * (achieved - target)))
         return Evaluation(value, gradient.cpu().numpy(), power, multipliers)
 
     def minimised(
@@ -115,18 +120,18 @@ class DualFunction:
         evaluations: int,
         enough: Callable[[float], bool],
     ) -> Vector:
-        """Minimise D by L-BFGS-B from ``x``.
+        """Minimise D by L-BFGS-B.
 
         Args:
-            x: where to start.
-            evaluate: gives D and its gradient at a point.
-            evaluations: largest number of evaluations.
+            x: initial point, (X,).
+            evaluate: computes D and its gradient at a point.
+            evaluations: maximum number of evaluations.
             enough: whether a value of D is low enough to stop.
 
         Returns:
-            The last iterate.
+            The last iterate, (X,).
         """
-        # Imported here because it takes 0.3 s, which reading a saved optimum does not need.
+        # Imported here because it takes 0.3 s and reading a saved optimum does not need it.
         from scipy.optimize import minimize
 
         def magnified(x: Vector) -> tuple[float, Vector]:

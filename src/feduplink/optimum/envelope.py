@@ -2,7 +2,7 @@
 
 A worker's value f(s) = a ψ(s) + b ρ(s) − d with ψ(s) = exp(−m e^(−s)) (packet success) and
 ρ(s) = ln(1 + e^s) (rate) is convex, then concave, then convex (docs/theory.md). Its concave
-envelope on [low, high] is therefore a tangent line, a piece of f, and a tangent line.
+envelope on [low, high] therefore consists of a tangent line, a piece of f, and a tangent line.
 """
 
 from __future__ import annotations
@@ -19,16 +19,21 @@ from feduplink.tensor_record import TensorRecord
 
 #: Steps of the searches for tangent points.
 _SEARCH_STEPS = 7
-#: Width in s over which the slope falls to zero above ``high`` and rises by the prices below
-#: ``low``: a share of the interval, within limits. Newton's method needs wide bends; narrow ones
-#: are tighter.
+#: Width in s over which the slope falls to zero above ``high`` and increases by the prices below
+#: ``low``, as a share of the interval, and its limits. Newton's method needs wide bends; narrow
+#: bends are tighter.
 _BEND_SHARE = 0.2
 _MIN_BEND, _MAX_BEND = 0.05, 0.3
 
 
 @dataclass(frozen=True)
 class WorkerValue(TensorRecord):
-    """f(s) = a ψ(s) + b ρ(s) − d with its first two derivatives; parameters of one shape."""
+    """f(s) = a ψ(s) + b ρ(s) − d with its first two derivatives.
+
+    Attributes:
+        success, rate, activation_cost: a, b and d, of one shape.
+        waterfall: waterfall threshold m.
+    """
 
     success: Tensor
     rate: Tensor
@@ -44,15 +49,17 @@ class WorkerValue(TensorRecord):
     def is_concave(self, s: Tensor, curvature: Tensor) -> Tensor:
         """Whether f is concave around ``s``, given f'' there.
 
-        It never is below ln m, where f'' may underflow to zero, nor without a price on success.
+        f is not concave below ln m, where f'' may underflow to zero, nor without a price on
+        success.
         """
         return (curvature <= 0) & (s >= math.log(self.waterfall)) & (self.success > 0)
 
     def most_concave(self) -> float:
-        """A point of the range on which f is concave, whatever the prices, if there is one.
+        """A point of the range in which f is concave, for any prices with such a range.
 
-        f''(s) ≤ 0 iff x = e^s > m and m (x − m)(1 + x)² e^(−m/x) / x³ ≥ b/a, and the left-hand
-        side peaks at x = m (4 − m + √(8 + m²)) / (4 (1 − m)), at infinity for m ≥ 1.
+        f''(s) ≤ 0 if and only if x = e^s > m and m (x − m)(1 + x)² e^(−m/x) / x³ ≥ b/a. The
+        left-hand side has its maximum at x = m (4 − m + √(8 + m²)) / (4 (1 − m)), at infinity for m
+        ≥ 1.
         """
         m = self.waterfall
         if m >= 1:
@@ -62,14 +69,19 @@ class WorkerValue(TensorRecord):
 
 @dataclass(frozen=True)
 class Envelope(TensorRecord):
-    """A concave non-decreasing function ≥ f on [low, high] and ≥ ``floor`` at low; (M, L) each.
+    """A concave non-decreasing function ≥ f on [low, high] and ≥ ``floor`` at low.
 
     It is the line of slope ``left_slope`` left of ``left``, the line of slope ``right_slope`` right
-    of ``right``, and f in between. Where it is a chord instead, both points are ``high``, and it
-    exceeds f there by ``lift`` and its slope by ``tilt``; else these are 0. Outside [low, high] it
-    only has to be concave, and should be low: above ``high`` it bends to a constant over
-    ``bend_width``; below ``low`` its slope grows by ``steepening`` per unit of s, unless the worker
-    may be silent, which is represented there.
+    of ``right``, and f in between. If it is a chord instead, both points are ``high``, and it
+    exceeds f there by ``lift`` and its slope by ``tilt``; otherwise these are 0. Outside
+    [low, high] it must be concave and should be low. Above ``high`` its slope falls to 0 over
+    ``bend_width``. Below ``low`` its slope grows by ``steepening`` per unit of s, unless the worker
+    may be silent, since silence is represented there.
+
+    Attributes:
+        value: f.
+        low, high, bend_width, steepening, left, right, left_slope, right_slope, lift, tilt: as
+            above, (M, L) each.
     """
 
     value: WorkerValue
@@ -86,34 +98,41 @@ class Envelope(TensorRecord):
 
     @classmethod
     def on_interval(cls, value: WorkerValue, low: Tensor, high: Tensor, floor: Tensor) -> Envelope:
-        """Construct the envelope on [low, high], all (M, L)."""
+        """Construct the envelope on [low, high].
+
+        Args:
+            value: f, parameters (M, L).
+            low: lower limit of s, (M, L).
+            high: upper limit of s, (M, L).
+            floor: minimum value of the envelope at ``low``, (M, L); −∞ for none.
+        """
         high = torch.maximum(high, low + 1e-9)
         width = high - low
         end, end_slope, _ = value.at(high)
         start = torch.maximum(value.at(low)[0], floor)
-        # Where f is convex on the whole interval, its chord is the envelope.
+        # If f is convex on the whole interval, its chord is the envelope.
         slope = ((end - start) / width).clamp_min(0.0)
         lift, tilt = start + slope * width - end, slope - end_slope
         left, right = high.clone(), high.clone()
         left_slope, right_slope = slope, slope.clone()
 
         middle = torch.clamp(high.new_tensor(value.most_concave()), low, high)
-        bent = value.is_concave(middle, value.at(middle)[2])
-        if bool(bent.any()):
+        is_curved = value.is_concave(middle, value.at(middle)[2])
+        if bool(is_curved.any()):
             pieces = _Pieces(value, low, high, start, end)
-            points, found = pieces.take(bent).tangent_points(middle[bent])
-            chord = bent.clone()
-            chord[bent] = ~found
+            points, found = pieces.take(is_curved).tangent_points(middle[is_curved])
+            chord = is_curved.clone()
+            chord[is_curved] = ~found
             if bool(chord.any()):
                 lift[chord] += pieces.take(chord).excess(middle[chord], slope[chord])
-            bent &= ~chord
-            curved = value.take(bent)
+            is_curved &= ~chord
+            curved_value = value.take(is_curved)
             for at, slope_at, point in zip(
                 (left, right), (left_slope, right_slope), points, strict=True
             ):
-                at[bent] = point[found]
-                slope_at[bent] = curved.at(point[found])[1]
-            lift[bent] = tilt[bent] = 0.0
+                at[is_curved] = point[found]
+                slope_at[is_curved] = curved_value.at(point[found])[1]
+            lift[is_curved] = tilt[is_curved] = 0.0
         bend_width = (_BEND_SHARE * width).clamp(_MIN_BEND, _MAX_BEND)
         steepening = torch.where(floor.isinf(), (value.success + value.rate) / bend_width, 0.0)
         return cls(
@@ -152,20 +171,28 @@ class Envelope(TensorRecord):
         return value, slope, curvature - flattening - self.steepening * (short > 0).to(s)
 
     def affine(self, s: Tensor, value: Tensor) -> Tensor:
-        """Return the value at ``s`` of an affine function that is ≥ f on [low, high].
+        """Evaluate an affine function that is ≥ f on [low, high] at ``s``.
 
-        Its slope is that of the envelope at ``s``, whose ``value`` there is given. Inside the
-        interval it is the tangent of the envelope. Above high, every line through the envelope's
-        end with a slope between 0 and the envelope's last slope is above it on the whole interval;
-        below low, every line through its start that is steeper than its first slope. The bends
-        determine the slope.
+        Its slope is that of the envelope at ``s``. Inside the interval it is the tangent of the
+        envelope. Above high, every line through the envelope's end with a slope between 0 and the
+        envelope's last slope is above it on the whole interval. Below low, every line through its
+        start that is steeper than its first slope is.
+
+        Args:
+            s: (M, L).
+            value: value of the envelope at ``s``, (M, L).
+
+        Returns:
+            (M, L).
         """
         beyond = ((s - self.high) / self.bend_width).clamp_min(0.0)
-        bent = beyond.clamp_max(1.0)
-        # Behind high the line has the slope (1 − x) of the right one, the envelope its integral.
+        bend_position = beyond.clamp_max(1.0)
+        # Above high the line has (1 − x) times the right slope, and the envelope is its integral.
         width = self.right_slope * self.bend_width
-        value = value + width * ((1 - bent) * beyond - bent * (1 - bent / 2))
-        # Before low the envelope has fallen by half of what the line with its slope falls by.
+        value = value + width * (
+            (1 - bend_position) * beyond - bend_position * (1 - bend_position / 2)
+        )
+        # Below low the envelope falls by half as much as the line with its slope.
         short = (self.low - s).clamp_min(0.0)
         return value - self.steepening * (short * short) / 2
 
@@ -185,9 +212,9 @@ class _Pieces(TensorRecord):
     end: Tensor
 
     def tangent_points(self, middle: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """Points where the lines to both ends leave f, and whether there are such points.
+        """Points of contact of the tangents through both ends, and whether they exist.
 
-        Where the lines cross, the chord is above f up to a small excess. ``middle`` is in the
+        If they do not exist, the chord is above f up to a small excess. ``middle`` is in the
         concave sub-interval.
         """
         left, found_left = self._tangent(middle, sign=-1)
@@ -197,9 +224,8 @@ class _Pieces(TensorRecord):
     def _tangent(self, middle: Tensor, sign: int) -> tuple[Tensor, Tensor]:
         """Find the outermost point on the side ``sign`` whose tangent is above f, if there is one.
 
-        On the concave part such points follow the others in the direction of −``sign``, so every
-        point tells on which side of it the outermost one is. Newton's method is safeguarded by
-        bisection.
+        On the concave part such points lie inside of all others, so each evaluation determines on
+        which side the outermost one is. Newton's method is safeguarded by bisection.
         """
         limit, inner = (self.low, self.high) if sign < 0 else (self.high, self.low)
         target = self.start if sign < 0 else self.end
@@ -217,10 +243,10 @@ class _Pieces(TensorRecord):
             excess, rate, concave = above(at)
             fits = concave & (excess >= 0)
             good, found = torch.where(fits, at, good), found | fits
-            # Above: further out. Below: further in. Not concave: back to the middle.
+            # Tangent above f: move outwards. Below: inwards. Not concave: back to the middle.
             out = torch.where(concave, fits, sign * (middle - at) > 0)
             inner, outer = torch.where(out, at, inner), torch.where(out, outer, at)
-            # From below step a little beyond the zero, to land where the tangent is above.
+            # From below, overshoot the zero slightly to reach points whose tangent is above f.
             proposal = at - excess / rate * torch.where(excess < 0, 1.05, 1.0)
             inside = (proposal - inner) * (proposal - outer) < 0
             halved = (inner + outer) / 2
@@ -262,7 +288,13 @@ class DrawEnvelope(TensorRecord):
     """The concave envelope of q(t) = 1 / (μ_a e^t + P_c) on [low, high], with t = ln p.
 
     q decreases, is concave up to μ_a e^t = P_c and convex beyond. The envelope is q up to
-    ``touch``, (M, L), then a line of slope ``slope`` to the end of q or just above it.
+    ``touch``, then a line to the end of q or just above it.
+
+    Attributes:
+        static_power_w: P_c, (L,), W.
+        amplifier_inefficiency: μ_a.
+        touch, touch_value: start of the line and q there, (M, L).
+        slope: slope of the line, (M, L).
     """
 
     shared: ClassVar[frozenset[str]] = frozenset({"static_power_w"})
@@ -286,7 +318,7 @@ class DrawEnvelope(TensorRecord):
         inflection = (static_power_w / amplifier_inefficiency).log()
         concave = high <= inflection
         touch, beyond = low, torch.minimum(high, inflection).maximum(low)
-        # Where all intervals end below the inflection, q is concave.
+        # If all intervals end below the inflection, q is concave on all of them.
         for _ in range(0 if bool(concave.all()) else _BISECTIONS):
             middle = (touch + beyond) / 2
             value, slope = q(middle)
@@ -294,8 +326,8 @@ class DrawEnvelope(TensorRecord):
             touch, beyond = torch.where(above, middle, touch), torch.where(above, beyond, middle)
         touch = torch.where(concave, high, touch)
         value, tangent = q(touch)
-        # The tangent passes above the end of q; if ``low`` is too close to the end for that, the
-        # chord does. The steeper of both would cut q.
+        # The line must pass above the end of q: the tangent does or, if ``low`` is too close to the
+        # end, the chord. The steeper of both would be below q.
         run = high - touch
         chord = torch.where(run > 1e-12, (end - value) / run.clamp_min(1e-12), tangent)
         return cls(
@@ -303,11 +335,11 @@ class DrawEnvelope(TensorRecord):
         )
 
     def at(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Value, slope and second derivative at ``t``."""
+        """Value, slope and second derivative at ``t``, (M, L) each."""
         q, slope, curvature = link.inverse_draw(
             t.exp(), self.static_power_w, self.amplifier_inefficiency
         )
-        # From the touching point on the slope of the line: where it is a chord, q falls faster.
+        # The line's own slope from the point of contact on: q falls faster than a chord.
         on_line = t >= self.touch
         return (
             torch.where(on_line, self.touch_value + self.slope * (t - self.touch), q),

@@ -1,6 +1,4 @@
-"""Branch and bound over boxes of log-powers and log-SINRs, with the concave relaxation of every
-box.
-"""
+"""Branch and bound over boxes of log-powers and log-SINRs by the concave relaxation."""
 
 from __future__ import annotations
 
@@ -16,17 +14,21 @@ from feduplink.optimum.branch_and_bound import BranchAndBound, OpenRegions, Targ
 from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.proofs.format import Node
 
-#: Boxes bounded at a time: enough to hide the overhead of calls, or to fill a GPU.
-_BATCH = {"cpu": 4096, "gpu": 2**17}
-#: Smallest share of the open boxes that is split in a step: a step copies the others, which must
+#: Boxes per batch: enough to hide the overhead of calls, or to fill a GPU.
+_BATCH_SIZE = {"cpu": 4096, "gpu": 2**17}
+#: Minimum share of the open boxes that is split per step. A step copies the other boxes, which must
 #: not take longer than the step itself.
 _MIN_SPLIT_SHARE = 0.12
-#: Distance to the best known value within which maximisers of the relaxation are climbed from.
-_CLIMB_MARGIN = 0.005
+#: Distance to the best known value within which the relaxation's maximiser starts a local ascent.
+_ASCENT_MARGIN = 0.005
 
 
 class RelaxationSearch(BranchAndBound):
-    """Best-first search: the boxes with the largest gaps, of channels with few open boxes."""
+    """Best-first search in log-powers.
+
+    It splits the boxes with the largest gaps per open box of their channel. Arguments and
+    attributes as for :class:`~feduplink.optimum.branch_and_bound.BranchAndBound`.
+    """
 
     drop_share = 0.6
     open: Bounds
@@ -36,7 +38,7 @@ class RelaxationSearch(BranchAndBound):
     ) -> None:
         super().__init__(batch, prices, target, record=record)
         self.relaxation = Relaxation(batch, prices, recorded=record)
-        self.batch_size = _BATCH["cpu" if batch.direct.is_cpu else "gpu"]
+        self.batch_size = _BATCH_SIZE["cpu" if batch.direct.is_cpu else "gpu"]
         self.threads = torch.get_num_threads() if batch.direct.is_cpu else 1
         self.pool = _pool(self.threads) if self.threads > 1 else None
         weight = torch.full_like(self.incumbents.power, 0.0 if record else 0.5)
@@ -69,7 +71,7 @@ class RelaxationSearch(BranchAndBound):
     def _bound(
         self, boxes: Boxes, guess: Tensor, weight: Tensor, parent: Tensor | None = None
     ) -> Bounds:
-        """Bound boxes in batches; no child has a looser bound than its parent."""
+        """Bound boxes in batches; bounds of halves are at most those of their ``parent`` (M,)."""
         threshold = self.threshold(boxes.channel)
 
         def bounded(start: int) -> tuple[Bounds, Tensor]:
@@ -87,7 +89,7 @@ class RelaxationSearch(BranchAndBound):
         # A recorded bound must be proved at the leaf itself.
         if parent is not None and self.recorder is None:
             result = replace(result, upper=torch.minimum(result.upper, parent))
-        self.incumbents.offer_climbed(result.boxes.channel, result.power, _CLIMB_MARGIN)
+        self.incumbents.offer_climbed(result.boxes.channel, result.power, _ASCENT_MARGIN)
         return result
 
     def record_leaves(self, regions: OpenRegions) -> None:
@@ -103,5 +105,5 @@ class RelaxationSearch(BranchAndBound):
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that bound one batch of boxes each, with one core per operation."""
+    """Thread pool in which each thread bounds one batch of boxes, with one core per operation."""
     return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))

@@ -1,8 +1,8 @@
 """Branch and bound over boxes of powers, with bounds cheap enough for millions of boxes.
 
 All channels are searched together. A box is bounded by monotonicity and reduced: the parts below
-the best known value are cut off and, for rates and efficiencies, dominated powers. The rest is
-bounded by tangents, and split at the worker that loosens the bound most.
+the best known value and, for rates and efficiencies, dominated powers are cut off. The rest is
+bounded by tangents and split at the worker that contributes most to the error of the bound.
 """
 
 from __future__ import annotations
@@ -19,33 +19,35 @@ from feduplink.optimum.concave_relaxation import Relaxation
 from feduplink.optimum.monotone_bound import BoundedBoxes, MonotoneBound
 from feduplink.proofs.format import Node
 
-#: Powers in the boxes bounded at a time: as many as a cache holds, or fill a GPU.
+#: Number of powers bounded at a time, to fit into a cache or to fill a GPU.
 CHUNK = {"cpu": 2**16, "gpu": 2**22}
-#: Smallest share of the open boxes that is split in a step: a step copies the others, which must
+#: Minimum share of the open boxes that is split per step. A step copies the other boxes, which must
 #: not take longer than the step itself.
 _MIN_SPLIT_SHARE = 0.25
-#: From this many powers in open boxes on, the boxes nearest to being settled come first, so that
-#: their number stays bounded; 2 GiB.
+#: Number of powers in open boxes (2 GiB) above which the boxes closest to being settled come first,
+#: so that their number stays bounded.
 MAX_OPEN = 2**27
 
 
 @dataclass(frozen=True)
 class OpenBoxes(OpenRegions):
-    """Boxes that are still to be searched, and at which power of which worker to split them."""
+    """Boxes that remain to be searched, and the worker and power at which to split them."""
 
     boxes: PowerBoxes
 
 
 class PowerSearch(BranchAndBound):
-    """Best-first search: the boxes with the largest gaps, of channels with few open boxes.
+    """Best-first search in powers.
+
+    It splits the boxes with the largest gaps per open box of their channel.
 
     Args:
-        batch: the channels.
-        prices: of the Lagrangian.
-        target: where the search stops.
-        record: keep the tree.
+        batch: N channels.
+        prices: prices of the Lagrangian, (L,) or (N, L) each.
+        target: gap at which the search stops.
+        record: whether to keep the branching tree.
         chunk: number of powers (boxes times workers) bounded at a time; None: :data:`CHUNK`.
-        max_open: number of powers in open boxes from which the boxes nearest to being settled are
+        max_open: number of powers in open boxes above which the boxes closest to being settled are
             split first.
     """
 
@@ -68,13 +70,13 @@ class PowerSearch(BranchAndBound):
         kind = "cpu" if batch.direct.is_cpu else "gpu"
         self.chunk = (chunk or CHUNK[kind]) // workers
         self.max_open = max_open // workers
-        #: A recorded tree starts at the floor of every worker; bound on the value below it.
+        #: Bound on the value of workers below their floor, at which a recorded tree starts.
         self.slack = workers * Relaxation(batch, prices).negligible if record else 0.0
-        #: Proofs cannot contain tangents of rates or cuts of dominated powers.
+        #: Whether to use tangents and dominance cuts, which proofs cannot contain.
         self.tangents = self.bound.concave and not record
         self.steps = 0
         roots = PowerBoxes.roots(batch)
-        self.open = self._bounded(roots, torch.full_like(self.incumbents.value, torch.inf))
+        self.open = self._bound_and_reduce(roots, torch.full_like(self.incumbents.value, torch.inf))
         self.drop_settled()
 
     def record_leaves(self, regions: OpenRegions) -> None:
@@ -83,11 +85,12 @@ class PowerSearch(BranchAndBound):
         self._record_leaves(regions.boxes.node, regions.upper)
 
     def _record_leaves(self, node: Tensor, upper: Tensor) -> None:
+        """Record nodes as leaves with monotone bounds, if there is a recorder."""
         if self.recorder is not None:
             self.recorder.close(node, upper, Node.MONOTONE)
 
     def choose(self) -> Tensor:
-        """Return the best open boxes, (K,), sorted by channel."""
+        """Return the open boxes of highest priority, (K,), sorted by channel."""
         channel = self.open.boxes.channel
         gaps = self.open.upper - self.incumbents.value[channel]
         count = len(gaps)
@@ -109,8 +112,8 @@ class PowerSearch(BranchAndBound):
     def _priority(self) -> Tensor:
         """Priority of the open boxes, (M,).
 
-        Channels with few open boxes come first: to prove as many channels as possible if each has
-        to be proved, else weighted by the gaps, which lowers the mean bound most.
+        If every channel must be proved, those with few open boxes come first, to prove as many as
+        possible; otherwise the boxes whose split lowers the mean bound most.
         """
         if self.target.channel_gap is None:
             return self.gap_per_open_region()
@@ -121,17 +124,18 @@ class PowerSearch(BranchAndBound):
         """Search locally from the upper corner of one chosen box per channel."""
         boxes = self.open.boxes
         channel = boxes.channel[chosen]
-        one = torch.full_like(self.dropped, -1, dtype=torch.int64)
-        one[channel] = chosen
-        one = one[one >= 0]
-        self.incumbents.search_from(boxes.channel[one], boxes.high[one])
+        box = torch.full_like(self.dropped, -1, dtype=torch.int64)
+        box[channel] = chosen
+        box = box[box >= 0]
+        self.incumbents.search_from(boxes.channel[box], boxes.high[box])
 
     def halves(self, chosen: Tensor) -> list[OpenRegions]:
-        """The halves of the open boxes ``chosen`` (K,), without those that are settled."""
+        """The halves of the open boxes ``chosen`` (K,) that are not settled."""
         parts = range(0, len(chosen), self.chunk)
-        return [self._halved(chosen[first : first + self.chunk]) for first in parts]
+        return [self._bound_halves(chosen[first : first + self.chunk]) for first in parts]
 
-    def _halved(self, chosen: Tensor) -> OpenBoxes:
+    def _bound_halves(self, chosen: Tensor) -> OpenBoxes:
+        """Split and bound one chunk of open boxes."""
         parents = self.open.take(chosen)
         boxes, worker, point = parents.boxes, parents.worker, parents.split_at
         low, high = boxes.halves(worker, point)
@@ -140,19 +144,19 @@ class PowerSearch(BranchAndBound):
             by_power = torch.full_like(worker, Node.BY_POWER)
             node = self.recorder.split(boxes.node, boxes.channel, by_power, worker, point.log())
         children = PowerBoxes(boxes.channel.repeat(2), low, high, node)
-        return self._bounded(children, parents.upper.repeat(2))
+        return self._bound_and_reduce(children, parents.upper.repeat(2))
 
-    def _bounded(self, boxes: PowerBoxes, parent: Tensor) -> OpenBoxes:
+    def _bound_and_reduce(self, boxes: PowerBoxes, parent: Tensor) -> OpenBoxes:
         """Bound and reduce boxes; return the open ones, with bounds of at most ``parent`` (M,)."""
         self.count += len(boxes.channel)
         bounded = self.bound.on(boxes)
-        bounded, _, parent = self._open_under(bounded, bounded.upper, parent)
+        bounded, _, parent = self._settle(bounded, bounded.upper, parent)
         bounded = self.bound.on(self._reduced(bounded))
-        bounded, upper, parent = self._open_under(bounded, bounded.upper, parent)
+        bounded, upper, parent = self._settle(bounded, bounded.upper, parent)
         if self.tangents:
             tangent, corner = bounded.tangent()
             upper = torch.minimum(torch.minimum(upper, tangent), parent)
-            bounded, upper, corner = self._open_under(bounded, upper, corner)
+            bounded, upper, corner = self._settle(bounded, upper, corner)
             self._offer(bounded, corner)
         else:
             self._offer(bounded, bounded.boxes.high)
@@ -160,19 +164,19 @@ class PowerSearch(BranchAndBound):
         worker, point = bounded.loosest(by_tangents=upper < bounded.upper)
         return OpenBoxes(bounded.boxes, upper + self.slack, worker, point)
 
-    def _open_under(
-        self, bounded: BoundedBoxes, upper: Tensor, beside: Tensor
+    def _settle(
+        self, bounded: BoundedBoxes, upper: Tensor, column: Tensor
     ) -> tuple[BoundedBoxes, Tensor, Tensor]:
-        """Settle boxes within the tolerance; return the others with their rows of ``beside``."""
+        """Settle boxes within the tolerance; return the others with their rows of ``column``."""
         boxes = bounded.boxes
-        still = upper > self.threshold(boxes.channel)
-        settled = upper.masked_fill(still, -torch.inf) + self.slack
+        is_open = upper > self.threshold(boxes.channel)
+        settled = upper.masked_fill(is_open, -torch.inf) + self.slack
         self.drop(boxes.channel, settled)
-        self._record_leaves(boxes.node[~still], settled[~still])
-        return bounded.take(still), upper[still], beside[still]
+        self._record_leaves(boxes.node[~is_open], settled[~is_open])
+        return bounded.take(is_open), upper[is_open], column[is_open]
 
     def _reduced(self, bounded: BoundedBoxes) -> PowerBoxes:
-        """Return the boxes without the parts below the threshold and without dominated powers."""
+        """Cut off the parts of boxes below the threshold, and dominated powers."""
         boxes = bounded.boxes
         threshold = self.threshold(boxes.channel)
         low, high, node = bounded.raised_low(threshold), boxes.high, boxes.node
@@ -189,7 +193,8 @@ class PowerSearch(BranchAndBound):
     ) -> Tensor:
         """Record every raised limit as a split whose lower half is a leaf.
 
-        Returns the nodes of the upper halves, (M,).
+        Returns:
+            The nodes of the upper halves, (M,).
         """
         assert self.recorder is not None
         node = boxes.node.clone()
@@ -208,7 +213,7 @@ class PowerSearch(BranchAndBound):
         return node
 
     def _offer(self, bounded: BoundedBoxes, power: Tensor) -> None:
-        """Powers in the boxes may be better than what is known, and lead to better ones."""
+        """Offer powers (M, L) W in the boxes as incumbents; search locally from improved ones."""
         channel = bounded.boxes.channel
         sinr = bounded.direct * power / bounded.cross.interference(power)
         value = self.batch.worker_values(sinr, power, self.prices.take(channel)).sum(-1)

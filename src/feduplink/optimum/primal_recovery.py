@@ -1,12 +1,12 @@
 """Primal recovery: feasible powers near the minimum of the dual function.
 
 At the minimum of the dual function some channels have several maximisers of nearly equal value, and
-no rule that picks one of them at all multipliers is feasible. Therefore:
+no rule that picks one of them at all multipliers is feasible. The recovery has three steps:
 
-1. A linear program chooses among the local maxima of every channel the largest objective subject
-   to the constraints on average. In a basic solution at most as many channels as there are
+1. A linear program chooses among the local maxima of every channel, maximising the objective
+   subject to the constraints on average. In a basic solution at most as many channels as there are
    constraints have a fractional choice; they get the maximum with the largest share.
-2. The violation that this rounding causes is removed by moving the multipliers while every channel
+2. The violation due to this rounding is removed by adjusting the multipliers while every channel
    stays at its chosen local maximum. No worker is switched on or off, so the powers change
    continuously, and the cost is of second order.
 3. The remaining violation is repaired by silence (:func:`repair_by_silence`).
@@ -25,8 +25,8 @@ from feduplink.lagrangian import ChannelBatch, Prices, climb
 from feduplink.optimum.dual_function import DualFunction, Evaluation, Vector
 from feduplink.problem import Problem
 
-#: Largest relative violation of powers that count as feasible on their channels, which is of the
-#: order of rounding errors. The proved bound is a bound for such powers only.
+#: Largest relative violation of powers that count as feasible on their channels, of the order of
+#: rounding errors. The certified bound holds for such powers only.
 MAX_VIOLATION = 1e-9
 #: Rounding error of a mean relative surplus.
 _ROUNDING = 1e-12
@@ -41,9 +41,12 @@ def repair_by_silence(power: Tensor, batch: ChannelBatch, problem: Problem) -> T
     or that silence cannot make feasible, are returned unchanged.
 
     Args:
-        power: transmit powers, (N, L) W.
-        batch: the channels.
-        problem: the constraints.
+        power: transmit powers, (N, L), W; clipped to Pmax.
+        batch: N channels.
+        problem: objective and constraints.
+
+    Returns:
+        Powers, (N, L), W.
     """
     power = torch.minimum(power.to(batch.direct), batch.pmax_w)
     if not problem.constraints:
@@ -67,51 +70,53 @@ def repair_by_silence(power: Tensor, batch: ChannelBatch, problem: Problem) -> T
     return power
 
 
-def _rounds_kept(worth: Tensor, gains: Tensor, silent_surplus: Tensor, on_air: Tensor) -> Tensor:
+def _rounds_kept(
+    objective: Tensor, gains: Tensor, silent_surplus: Tensor, transmits: Tensor
+) -> Tensor:
     """Choose the rounds in which one worker transmits, such that its constraints hold.
 
     Args:
-        worth: contribution of a round to the worker's objective, (N,).
+        objective: contribution of a round to the worker's objective, (N,).
         gains: contribution of transmitting in a round to a constraint's surplus, (K, N).
         silent_surplus: the surplus if the worker is silent in all rounds, (K,).
-        on_air: rounds in which it transmits, (N,) bool.
+        transmits: rounds in which it transmits, (N,) bool.
 
     Returns:
         Rounds in which it still transmits, (N,) bool.
     """
-    kept = on_air.clone()
+    kept = transmits.clone()
     while True:
         total = (gains * kept).sum(-1) + silent_surplus
         worst = int(total.argmin())
-        missing = -float(total[worst])
-        if missing <= _ROUNDING * max(1, int(kept.sum())):
+        violation = -float(total[worst])
+        if violation <= _ROUNDING * max(1, int(kept.sum())):
             break
-        per_worth = gains[worst] / worth.clamp_min(1e-12)
-        order = torch.where(kept, per_worth, torch.inf).argsort()
-        regained = (-gains[worst][order] * kept[order]).clamp_min(0.0).cumsum(0)
-        if float(regained[-1]) < (1 - _ROUNDING) * missing:
+        per_objective = gains[worst] / objective.clamp_min(1e-12)
+        order = torch.where(kept, per_objective, torch.inf).argsort()
+        recovered = (-gains[worst][order] * kept[order]).clamp_min(0.0).cumsum(0)
+        if float(recovered[-1]) < (1 - _ROUNDING) * violation:
             break
-        enough = int((regained < missing).sum()) + 1
-        kept[order[:enough]] = False
-    return _restored(worth, gains, silent_surplus, on_air, kept)
+        count = int((recovered < violation).sum()) + 1
+        kept[order[:count]] = False
+    return _reactivate(objective, gains, silent_surplus, transmits, kept)
 
 
-def _restored(
-    worth: Tensor, gains: Tensor, silent_surplus: Tensor, on_air: Tensor, kept: Tensor
+def _reactivate(
+    objective: Tensor, gains: Tensor, silent_surplus: Tensor, transmits: Tensor, kept: Tensor
 ) -> Tensor:
-    """Put silenced rounds back on the air as long as all constraints hold, best rounds first.
+    """Reactivate silenced rounds while all constraints hold, best rounds first.
 
-    The last round silenced for one constraint may have gained more surplus than was missing, and
-    rounds silenced for another constraint may have made it unnecessary.
+    The last round silenced for one constraint may have gained more surplus than needed, and rounds
+    silenced for another constraint may have made it unnecessary.
     """
-    rounds = (on_air & ~kept).nonzero()[:, 0]
-    rounds = rounds[worth[rounds].argsort(descending=True)]
-    room = ((gains * kept).sum(-1) + silent_surplus).tolist()
+    rounds = (transmits & ~kept).nonzero()[:, 0]
+    rounds = rounds[objective[rounds].argsort(descending=True)]
+    surplus = ((gains * kept).sum(-1) + silent_surplus).tolist()
     kept = kept.clone()
     for place, costs in zip(rounds.tolist(), gains[:, rounds].T.tolist(), strict=True):
-        after = [left + cost for left, cost in zip(room, costs, strict=True)]
-        if min(after) >= 0:
-            room = after
+        remaining = [available + cost for available, cost in zip(surplus, costs, strict=True)]
+        if min(remaining) >= 0:
+            surplus = remaining
             kept[place] = True
     return kept
 
@@ -120,10 +125,10 @@ def _restored(
 _MAX_DISTANCE = 0.03
 #: Relative difference of powers below which two local maxima are the same.
 _SAME_POWER = 0.02
-#: Relative margin of the thresholds while the multipliers move, so that powers that nearly satisfy
-#: them satisfy the given ones: a single silenced round costs more.
+#: Relative margin of the thresholds while the multipliers are adjusted. Powers that nearly satisfy
+#: the raised thresholds satisfy the original ones, at a lower cost than that of one silenced round.
 _THRESHOLD_MARGIN = 2e-4
-#: Largest number of evaluations while the multipliers move.
+#: Maximum number of evaluations while the multipliers are adjusted.
 _MAX_EVALUATIONS = 40
 #: Relative gap between dual and primal value at which the recovery stops.
 _RECOVERED_GAP = 2e-5
@@ -140,40 +145,47 @@ def recover_primal(
         maxima: local maxima of the Lagrangians at x, (N, L) W each.
 
     Returns:
-        Powers (N, L) W and their judgement.
+        Powers (N, L) in W, and their judgement.
     """
     problem, batch = function.problem, function.batch
     ascent = LocalAscent(batch, combine_maxima(maxima, function, x))
-    aimed = DualFunction(function.scenario, problem.with_margin(_THRESHOLD_MARGIN), function.csi)
+    raised = DualFunction(function.scenario, problem.with_margin(_THRESHOLD_MARGIN), function.csi)
     best: tuple[Tensor, Judgement] | None = None
 
     def evaluate(x: Vector) -> Evaluation:
         nonlocal best
-        at = aimed.at(x, ascent)
+        at = raised.at(x, ascent)
         power = repair_by_silence(at.power, batch, problem)
         verdict = judge(function.scenario, function.csi, power, problem=problem)
         if best is None or verdict.objective > best[1].objective:
             best = (power, verdict)
         return at
 
-    def enough(value: float) -> bool:
+    def is_converged(value: float) -> bool:
         return best is not None and value - best[1].objective <= _RECOVERED_GAP * max(
             1.0, abs(value)
         )
 
-    aimed.minimised(aimed.start(function.multipliers(x)), evaluate, _MAX_EVALUATIONS, enough)
+    raised.minimised(
+        raised.start(function.multipliers(x)), evaluate, _MAX_EVALUATIONS, is_converged
+    )
     assert best is not None
     return best
 
 
 class LocalAscent:
-    """A maximiser that follows one local maximum per channel while prices change."""
+    """A maximiser that follows one local maximum per channel while prices change.
+
+    Args:
+        batch: N channels.
+        power: initial powers, (N, L), W.
+    """
 
     def __init__(self, batch: ChannelBatch, power: Tensor) -> None:
         self._batch, self._power = batch, power
 
     def maximise(self, prices: Prices) -> Tensor:
-        """Climb to the local maxima at new prices, (N, L) W; silent workers stay silent."""
+        """Ascend to the local maxima at new prices, (N, L) W; silent workers stay silent."""
         self._power = climb(self._batch, prices, self._power, steps=3)
         return self._power
 
@@ -188,10 +200,10 @@ def combine_maxima(maxima: list[Tensor], function: DualFunction, x: Vector) -> T
     Args:
         maxima: local maxima, (N, L) W each.
         function: the dual function.
-        x: scaled multipliers at which these are local maxima.
+        x: scaled multipliers of the Lagrangians.
 
     Returns:
-        Powers, (N, L) W.
+        Powers, (N, L), W.
     """
     # Imported here because it takes 0.3 s.
     from scipy import sparse
@@ -204,7 +216,7 @@ def combine_maxima(maxima: list[Tensor], function: DualFunction, x: Vector) -> T
     near = values >= best.values - _MAX_DISTANCE * abs(float(best.values.mean()))
     power, channel = _distinct(torch.stack(maxima), near)
     sinr = batch.take(channel).sinr(power)
-    worth = (problem.objective_values(sinr, power) * weight).sum(-1)
+    objective = (problem.objective_values(sinr, power) * weight).sum(-1)
     surplus = torch.cat(
         [
             (c.surplus(sinr, power) / c.scale.to(power))[:, c.active.to(power.device)]
@@ -214,18 +226,20 @@ def combine_maxima(maxima: list[Tensor], function: DualFunction, x: Vector) -> T
     )
     count, columns = batch.direct.shape[0], len(channel)
     rows = channel.cpu().numpy()
-    once = sparse.csr_array((np.ones(columns), (rows, np.arange(columns))), (count, columns))
-    # Without integer variables milp runs HiGHS' simplex method, whose solutions are basic.
+    one_per_channel = sparse.csr_array(
+        (np.ones(columns), (rows, np.arange(columns))), (count, columns)
+    )
+    # Without integer variables milp runs the simplex method of HiGHS, whose solutions are basic.
     solution = milp(
-        -worth.cpu().numpy() / count,
+        -objective.cpu().numpy() / count,
         constraints=(
             LinearConstraint(surplus.T.cpu().numpy() / count, lb=0.0),
-            LinearConstraint(once, lb=1.0, ub=1.0),
+            LinearConstraint(one_per_channel, lb=1.0, ub=1.0),
         ),
     )
     if solution.x is None:
         return torch.stack(maxima)[best.indices, torch.arange(count, device=power.device)]
-    # The largest share of every channel comes last.
+    # Sorted such that the largest share of every channel comes last.
     order = np.lexsort((solution.x, rows))
     last = np.flatnonzero(np.append(np.diff(rows[order]) > 0, True))
     chosen = torch.from_numpy(order[last]).to(power.device)
@@ -233,9 +247,14 @@ def combine_maxima(maxima: list[Tensor], function: DualFunction, x: Vector) -> T
 
 
 def _distinct(maxima: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
-    """Powers (C, L) W of the maxima (J, N, L) that are ``near`` (J, N), and their channels (C,).
+    """Distinct maxima among those selected, and their channels.
 
-    Maxima that differ by rounding only appear once.
+    Args:
+        maxima: (J, N, L), W.
+        near: selection, (J, N) bool.
+
+    Returns:
+        Powers (C, L) in W, and channels (C,). Maxima that differ only by rounding appear once.
     """
     _, channel = near.nonzero().T
     power = maxima[near]

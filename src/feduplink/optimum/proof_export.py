@@ -34,37 +34,53 @@ _ROUNDING = 1e-12
 
 
 def check_stateable(problem: Problem, scenario: Scenario) -> None:
-    """Raise an InputError for a problem that a proof file cannot state."""
+    """Check that a proof file can state a problem.
+
+    Raises:
+        InputError: for upper limits, and measures outside packet success, rate and energy
+            efficiency.
+    """
     _proved_measure(problem.objective, scenario)
     for constraint in problem.constraints:
         _proved_measure(constraint.measure, scenario)
         if constraint.at_most:
             raise InputError(
-                f"certificate: has no proof for upper limits on {constraint.name}; accepted: lower "
-                "ones."
+                f"certificate: an upper limit on {constraint.name} was given; accepted in a proof: "
+                "lower limits."
             )
 
 
 def export_proof(optimum: Optimum, *, rows: Tensor | None = None) -> Proof:
     """Return the proof of an optimum that was found with ``record=True``.
 
-    ``rows``, (N,), are the rows of its channels in the file that they come from.
+    Args:
+        optimum: the optimum with its recorded tree.
+        rows: rows of its channels in the file from which they were read, (N,); None for drawn ones.
+
+    Returns:
+        The proof, in NumPy arrays.
+
+    Raises:
+        InputError: if the search was not recorded, or a proof file cannot state the problem.
     """
     scenario, problem, solution = optimum.scenario, optimum.problem, optimum.solution
     check_stateable(problem, scenario)
     tree = optimum.certificate.tree
     if tree is None:
-        raise InputError("certificate: the search was not recorded; accepted: record=True.")
+        raise InputError(
+            "certificate: the search was not recorded; accepted: an optimum that was found with "
+            "record=True."
+        )
     batch = ChannelBatch.from_scenario(scenario, optimum.csi)
     prices = Prices.from_problem(problem, scenario, solution.multipliers)
-    worth = prices.success + prices.rate + prices.efficiency / batch.static_power_w
-    slack = SLACK * float(worth.sum() + 1)
+    price_sum = prices.success + prices.rate + prices.efficiency / batch.static_power_w
+    slack = SLACK * float(price_sum.sum() + 1)
     count = len(optimum.csi)
     upper = tree.channel_bounds(count) + slack
     return Proof(
         statement=Statement(
             objective=optimum.objective - slack,
-            # Rounded up; 0 where the rounding error is covered.
+            # Rounded up; 0 if the slack exceeds the violation.
             violation=max(0.0, solution.judgement.shortfall + _ROUNDING)
             if problem.constrained
             else 0.0,
@@ -94,28 +110,29 @@ def export_proof(optimum: Optimum, *, rows: Tensor | None = None) -> Proof:
         power=_array(optimum.power),
         upper=upper.numpy(),
         floor=_array(Relaxation(batch, prices).floor.exp()),
-        tree=_queue(tree, count),
+        tree=_breadth_first(tree, count),
         scenario=scenario.to_yaml(),
     )
 
 
 def _proved_measure(measure: AnyMeasure, scenario: Scenario) -> ProvedMeasure:
-    """Return the proof's name of a measure with the constants of the scenario."""
+    """The proof's name of a measure with the constants of the scenario."""
     price = price_of(measure, scenario)
     if price is None:
         raise InputError(
-            f"certificate: no proof can be written with {measure.name}; accepted: packet success, "
-            "rate and energy efficiency with the constants of the scenario."
+            f"certificate: the measure {measure.name} was given; accepted in a proof: packet "
+            "success, rate and energy efficiency with the constants of the scenario."
         )
     return ProvedMeasure[price.upper()]
 
 
 def _array(values: Tensor) -> Floats:
+    """A tensor as a NumPy array in float64."""
     return values.detach().to("cpu", torch.float64).numpy()
 
 
-def _queue(tree: BranchingTree, channels: int) -> ProofTree:
-    """Order the recorded nodes breadth first; SINRs and powers replace their logarithms."""
+def _breadth_first(tree: BranchingTree, channels: int) -> ProofTree:
+    """Order the recorded nodes breadth first, and convert logarithms to SINRs and powers."""
     halves = np.full((len(tree.parent), 2), -1)
     parent, upper_half = tree.parent.numpy(), tree.upper_half.numpy()
     nodes = np.flatnonzero(parent >= 0)

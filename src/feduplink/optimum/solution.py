@@ -1,4 +1,4 @@
-"""The optimum on a set of channels: the best powers found, and a proved upper bound."""
+"""The optimum on a set of channels: the best powers found, and a certified upper bound."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from feduplink.validation import usable_device
 
 #: Largest relative gap of an optimum that counts as certified.
 CERTIFIED_GAP = 0.02
-#: Its name beside those of policies. None that is feasible exceeds it by more than its gap.
+#: Name of the optimum in tables of policies.
 OPTIMUM = "optimum"
 
 
 @dataclass(frozen=True, repr=False)
 class Optimum:
-    """The best feasible powers found on a set of channels, with a proved upper bound.
+    """The best feasible powers found on a set of channels, with a certified upper bound.
 
     ``power`` satisfies the constraints on these channels and has the value ``objective``. No policy
     that satisfies them exceeds ``upper_bound`` there.
@@ -45,11 +45,18 @@ class Optimum:
     Attributes:
         scenario: the cell and its radio.
         problem: objective and constraints.
-        csi: the channels, (N, L, L).
+        csi: the channels, (N, L, L), linear, relative to the noise power.
         solution: the best powers and the multipliers.
         certificate: bounds on the largest Lagrangian of every channel.
         unreachable: workers whose thresholds are out of reach on all channels.
-        gap_asked: upper bound minus objective at which the proof was to end.
+        gap_asked: target of the search, upper bound minus objective.
+
+    >>> from feduplink import Scenario, draw_csi
+    >>> from feduplink.optimum import find_optimum
+    >>> csi = draw_csi(Scenario(workers=2), 10, torch.Generator().manual_seed(0))
+    >>> optimum = find_optimum(Scenario(workers=2), csi)
+    >>> optimum.certified, optimum.power.shape
+    (True, torch.Size([10, 2]))
     """
 
     scenario: Scenario
@@ -62,19 +69,19 @@ class Optimum:
 
     @property
     def power(self) -> Tensor:
-        """The best feasible powers found, (N, L) W."""
+        """The best feasible powers found, (N, L), W."""
         return self.solution.power
 
     @property
     def objective(self) -> float:
-        """g(E[f]) of these powers."""
+        """g(E[f]) at these powers, in the unit of the objective."""
         return self.solution.judgement.objective
 
     @property
     def upper_bound(self) -> float:
-        """Upper bound: that of the certificate, or that without interference if lower."""
+        """Upper bound on g(E[f]): the certificate's, or the interference-free one if lower."""
         proved = float(self.certificate.upper.mean()) + self.solution.constant
-        # Where the bound is attained, rounding may put it below the objective.
+        # If the bound is attained, rounding may put it below the objective.
         return max(min(proved, self.interference_free_bound), self.objective)
 
     @property
@@ -92,14 +99,14 @@ class Optimum:
     def relative_gap(self) -> float:
         """The gap relative to the objective; infinite if the objective is 0.
 
-        It compares weighted means over the workers: arithmetic ones for the weighted sum, geometric
-        ones for proportional fairness (:mod:`feduplink.problem`).
+        It compares weighted means over the workers: arithmetic means for the weighted sum,
+        geometric means for proportional fairness (:mod:`feduplink.problem`).
         """
         return self.problem.utility.relative_gap(self.objective, self.upper_bound)
 
     @property
     def stopped(self) -> str:
-        """The limit at which the proof stopped before the gap asked for; empty if it did not."""
+        """Statement of the limit that ended the search before its target gap; empty if none did."""
         certificate = self.certificate
         if not certificate.limit or self.gap <= self.gap_asked:
             return ""
@@ -126,37 +133,45 @@ class Optimum:
             "proved bound": f"{self.upper_bound:.4f} ({certified}, {self.relative_gap:.2%} above)",
             "channels": f"{count} of {workers} workers",
             "found by": self.solution.found_by,
-            **({"shut out": f"{len(self.unreachable)} workers"} if self.unreachable else {}),
+            **({"always silent": f"{len(self.unreachable)} workers"} if self.unreachable else {}),
         }
 
     def below(self, judgement: Judgement) -> float | None:
         """Distance of a policy judged on these channels to the optimum, at least 0.
 
-        None if the policy violates a constraint on these channels, or if the distance is infinite.
-        None for schedules too: the optimum is of one power per worker and round.
+        Args:
+            judgement: judgement of the policy on the same channels.
+
+        Returns:
+            objective − that of the policy. None if the policy violates a constraint on these
+            channels, if the distance is infinite, and for schedules, which may exceed an optimum
+            with one power per worker and round.
         """
         if judgement.violation > MAX_VIOLATION or not judgement.is_simultaneous:
             return None
         return finite_or_none(max(self.objective - judgement.objective, 0.0))
 
     def improved_by(self, powers: Mapping[str, Tensor]) -> Optimum:
-        """Replace the powers by the best of these and others, (N, L) W each by name.
+        """Replace the powers by the best of these and others.
 
-        Infeasible powers are repaired by silence first. So no feasible policy that is judged beside
-        the optimum exceeds it.
+        Infeasible powers are first repaired by silence. A feasible policy that is included does not
+        exceed the optimum.
+
+        Args:
+            powers: powers on the same channels by name, (N, L) each, W.
         """
         batch = ChannelBatch.from_scenario(self.scenario, self.csi)
         solution = self.solution
         for name, power in powers.items():
-            mended = repair_by_silence(power, batch, self.problem)
-            verdict = judge(self.scenario, self.csi, mended, problem=self.problem)
-            solution = solution.improved_by(name, mended, verdict)
+            repaired = repair_by_silence(power, batch, self.problem)
+            verdict = judge(self.scenario, self.csi, repaired, problem=self.problem)
+            solution = solution.improved_by(name, repaired, verdict)
         return replace(self, solution=solution)
 
     def as_metrics(self) -> dict[str, Any]:
         """The ``optimum`` entry of ``metrics.json``; infinite values are None."""
         verdict = self.solution.judgement.as_metrics()
-        # The constraints hold on these very channels: they are not estimated.
+        # The constraints hold exactly on these channels, without an estimation error.
         del verdict["shortfall_error"], verdict["verdict_channels"]
         return {
             **verdict,
@@ -188,31 +203,40 @@ def find_optimum(
     device: str | torch.device = "cpu",
     callbacks: Sequence[Callback] = (),
 ) -> Optimum:
-    """Find the best powers for a set of channels, and prove an upper bound by branch and bound.
+    """Find the best powers for a set of channels, and certify an upper bound by branch and bound.
 
     Args:
         scenario: the cell and its radio, for L workers.
-        csi: the channels, (N, L, L).
+        csi: the channels, (N, L, L), linear, relative to the noise power.
         problem: objective and constraints; None for those of the scenario.
-        gap: upper bound minus objective at which the search stops. Where the dual value exceeds
-            the objective by more than three quarters of it, the search stops when the bound
-            exceeds the dual value by a quarter of it.
-        max_boxes: number of boxes after which the search stops; None: :data:`MAX_BOXES`, or no
-            limit if there is one in seconds.
-        budget_s: time after which the search stops, after the dual problem is solved, s; None: no
-            limit. The result then depends on the machine.
-        channel_gap: largest gap of a single channel at which the search stops, if given.
-        device: where to compute; the result is on the device of the channels.
+        gap: upper bound minus objective at which the search stops. If the dual value exceeds the
+            objective by more than three quarters of it, the search stops when the bound exceeds the
+            dual value by a quarter of it.
+        max_boxes: maximum number of boxes; None: :data:`MAX_BOXES`, or no limit if ``budget_s`` is
+            given.
+        budget_s: time limit of the search after the dual problem is solved, s; None: no limit. The
+            result then depends on the machine.
+        channel_gap: largest gap per channel at which the search stops; None to consider the mean
+            only.
+        device: device of the computation; the result is on the device of the channels.
         record: keep the tree of the branch and bound for a proof (``Certificate.tree``).
         callbacks: called with every ``DualStep``, then with every ``Certificate``.
+
+    Returns:
+        The best feasible powers with the upper bound, which is valid for every budget.
+
+    Raises:
+        InputError: if ``csi`` is empty, if no worker can satisfy its constraints, or if a
+            measure has no known upper bound.
     """
     check_csi(csi, scenario.workers)
     if len(csi) == 0:
-        raise InputError("csi: there are no channels; accepted: one or more.")
+        raise InputError("csi: 0 channels were given; accepted: one or more.")
     problem = problem or Problem.from_scenario(scenario)
-    out_of_reach = check_reachable(scenario, csi, problem=problem)
-    some = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
-    check_provable(Prices.from_problem(problem, scenario, some))  # before the search starts
+    unreachable = check_reachable(scenario, csi, problem=problem)
+    # Checked with multipliers of one, before the search starts.
+    unit = Multipliers(torch.ones_like(problem.thresholds), problem.utility.weights)
+    check_provable(Prices.from_problem(problem, scenario, unit))
     moved = csi.to(usable_device(device))
     solution = solve_dual(scenario, moved, problem=problem, callbacks=callbacks)
     certificate = certify(
@@ -222,7 +246,7 @@ def find_optimum(
         budget_s=budget_s,
         gap=gap,
         channel_gap=channel_gap,
-        # Part of the gap lies between the dual value and the objective of feasible powers.
+        # The duality gap of the feasible powers is part of the allowed gap.
         reached=solution.judgement.objective - solution.constant,
         record=record,
         callbacks=callbacks,
@@ -230,6 +254,6 @@ def find_optimum(
     solution = solution.to(csi.device)
     solution = replace(solution, judgement=judge(scenario, csi, solution.power, problem=problem))
     certificate = certificate.to(csi.device)
-    optimum = Optimum(scenario, problem, csi, solution, certificate, out_of_reach, gap)
+    optimum = Optimum(scenario, problem, csi, solution, certificate, unreachable, gap)
     # Branch and bound maximises the Lagrangians further and may have found better powers.
     return optimum.improved_by({SEARCH: certificate.power})

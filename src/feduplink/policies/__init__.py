@@ -1,4 +1,4 @@
-"""Policies: powers ``allocate(H)`` or phases of a round, all with ``step(csi, feedback)``."""
+"""Transmission policies: base classes, baselines, neural networks, ``dual``, ``pdx``, schedules."""
 
 from feduplink.policies.base import (
     Feedback,

@@ -1,4 +1,4 @@
-"""Base classes of policies: CSI in, transmit powers or the phases of a round out."""
+"""Base classes of policies, which map CSI to transmit powers or to the phases of a round."""
 
 from __future__ import annotations
 
@@ -26,25 +26,36 @@ from feduplink.settings import MAX_VERDICT_CHANNELS, SILENCE_W, Architecture
 from feduplink.storage.tensorfile import checksum
 from feduplink.validation import usable_device
 
-#: An array of PyTorch or NumPy; what is computed from it is of the same kind.
+#: A PyTorch tensor or a NumPy array; a function returns the kind that it was given.
 ArrayT = TypeVar("ArrayT", Tensor, NDArray[Any])
 
-#: Gains that powers are computed from at once: 32,768 channels of 8 workers, to save memory.
-_GAINS_AT_ONCE = 1 << 21
+#: Maximum number of gains per call of ``powers``, to bound memory: 32,768 channels of 8 workers.
+_MAX_GAINS_PER_BATCH = 1 << 21
 
 
 def silence(power: Tensor, below_w: float = SILENCE_W) -> Tensor:
-    """Powers under ``below_w`` become exactly zero."""
+    """Set powers below a threshold to exactly zero.
+
+    Args:
+        power: transmit powers, any shape, W.
+        below_w: threshold, W.
+
+    Returns:
+        The powers, in the shape of ``power``, W.
+
+    >>> silence(torch.tensor([1e-9, 0.01]), below_w=1e-6)
+    tensor([0.0000, 0.0100])
+    """
     return torch.where(power < below_w, 0.0, power)
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """What the base station knows of a round after it.
+    """Outcome of a round as the base station observes it.
 
     Attributes:
         transmitting: workers that transmitted, (L,) bool.
-        arrived: workers whose model arrived, (L,) bool.
+        arrived: workers whose upload arrived, (L,) bool.
     """
 
     transmitting: Tensor
@@ -53,12 +64,13 @@ class Feedback:
 
 @dataclass(frozen=True)
 class TuningContext:
-    """What a policy is tuned on and for.
+    """Channels, problem and seed with which :meth:`Policy.make` tunes a policy.
 
     Attributes:
-        channels: the policy is tuned on the training channels; None draws some.
-        problem: to be solved; None is the problem that the scenario describes.
-        seed: of random numbers.
+        channels: channels whose training split the policy is tuned on; None draws channels from
+            the scenario.
+        problem: optimisation problem; None uses the problem of the scenario.
+        seed: seed of random numbers.
     """
 
     channels: Channels | None = None
@@ -67,32 +79,40 @@ class TuningContext:
 
 
 class Policy(ABC):
-    """Decides for every round which workers transmit, when and at which power.
+    """Abstract base class of transmission policies.
 
-    :class:`PowerPolicy` sets one power per worker and round, :class:`SchedulePolicy` the phases of
-    a round. If a policy of your own has settings to be found, :meth:`make` finds them; if it has
-    something to be stored besides the scenario, :meth:`tensors` and :meth:`from_tensors` do.
-    Everything else works by itself: tables, figures, federations, saving and loading, the command
-    line.
+    A policy decides in every round which workers transmit, when and at which power. A
+    :class:`PowerPolicy` sets one power per worker and round; a :class:`SchedulePolicy` sets the
+    phases of a round.
+
+    A subclass overrides :meth:`make` if it has parameters to tune, and :meth:`tensors` and
+    :meth:`from_tensors` if it has state to save besides the scenario. Tables, figures,
+    federations, files and the command line then support it without further code.
+
+    Args:
+        scenario: the cell and its radio.
 
     Attributes:
-        name: name in tables, files and on the command line; by default that of the class.
-        summary: what it does, in a few words, for readers of tables and pages.
-        by_default: whether it is compared where no policies are named.
-        has_state: whether a decision depends on the rounds before. Federations then ask for one
-            round after the other, else for all rounds at once.
-        is_lossless: every upload arrives, and time and energy are undefined.
-        options: names of the further arguments of :meth:`make`.
-        open_options: those of them that an object still takes, as one whose network is trained.
+        name: name in tables, files and on the command line; the class name by default.
+        summary: short description for tables and pages.
+        by_default: whether a comparison includes the policy if no policies are named. A derived
+            class does not inherit the value.
+        has_state: whether a decision depends on earlier rounds. Federations call :meth:`step` once
+            per round if it does, and once for all rounds otherwise.
+        is_lossless: whether every upload arrives; time and energy are then undefined.
+        options: names of the additional keyword arguments of :meth:`make`.
+        open_options: those of ``options`` that :meth:`with_options` accepts.
         algorithm: learning algorithm that trains the policy, a name in ``registry.ALGORITHMS`` or
-            ``package.module:Class``; None: there is nothing to train.
-        colour, marker: of matplotlib, for all figures; None takes a free one.
-        kappa: price of energy κ that the policy chooses its powers by, s/J; None: there is none.
-        max_verdict_channels: largest number of drawn channels that ``evaluate`` asks for powers on
-            to decide the verdict; lower it for a policy that takes many milliseconds per channel.
+            ``package.module:Class``; None if the policy is not trained.
+        colour, marker: matplotlib colour and marker in all figures; None assigns a free one. A
+            derived class does not inherit them.
+        kappa: price of energy κ, s/J; None if the policy does not use one.
+        max_verdict_channels: maximum number of channels that ``evaluate`` draws
+            to decide the verdict; lower for policies that are slow per channel.
 
-    ``by_default``, ``colour`` and ``marker`` are those of a class itself and not of derived ones: a
-    policy derived from a shipped one is another one, and looks like another one.
+    >>> from feduplink.policies import make_policy
+    >>> isinstance(make_policy("max", Scenario(workers=2)), Policy)
+    True
     """
 
     name: ClassVar[str] = class_name()
@@ -114,29 +134,38 @@ class Policy(ABC):
 
     @classmethod
     def make(cls, scenario: Scenario, context: TuningContext) -> Self:
-        """Make the policy for a scenario and tune it, if it has parameters to tune.
+        """Make the policy for a scenario and tune its parameters, if it has any.
 
         Args:
             scenario: the cell and its radio.
             context: channels to tune on, the problem and the seed.
+
+        Returns:
+            The tuned policy.
         """
         return cls(scenario)
 
     def with_options(self, scenario: Scenario, context: TuningContext, **options: Any) -> Policy:
-        """The policy with further arguments of :meth:`make`, those in ``open_options``."""
+        """Return the policy with other values of its ``open_options``.
+
+        Args:
+            scenario: the cell and its radio.
+            context: channels to tune on, the problem and the seed.
+            options: keyword arguments of :meth:`make` that ``open_options`` names.
+        """
         return self
 
     def __repr__(self) -> str:
-        """Its kind, the scenario in outline, and how many numbers it stores."""
+        """Class, name, number of workers and number of stored values."""
         stored = sum(tensor.numel() for tensor in self.tensors().values())
         numbers = f", {stored:,} stored numbers" if stored else ""
         return f"{type(self).__name__}({self.name} for {self.scenario.workers} workers{numbers})"
 
     @property
     def fixed_workers(self) -> int | None:
-        """The only number of workers the policy takes, or None if it takes any.
+        """Required number of workers L; None if the policy accepts any number.
 
-        The radio's constants may be listed per worker; then they are for these workers only.
+        A scenario that lists Pmax or the static power per worker fixes L.
         """
         return self.scenario.listed_per_worker("pmax_dbw", "static_power_w")
 
@@ -149,44 +178,50 @@ class Policy(ABC):
         present: Tensor | None = None,
         bits: Tensor | None = None,
     ) -> Tensor | Schedule:
-        """Decide on the next round, or on a batch of rounds if the policy has no state.
+        """Decide the next round, or a batch of rounds if the policy has no state.
 
         Args:
-            csi: H as the policy sees it, (..., L, L).
-            feedback: on the round before; None in the first round.
-            present: workers in the federation, (..., L) bool; None is all.
-            bits: Z of one upload, () or (L,); by default of the model with 39,760 weights.
+            csi: observed CSI H in units of 1/W, (..., L, L).
+            feedback: outcome of the previous round; None in the first round.
+            present: workers in the federation, (..., L) bool; None means all.
+            bits: upload size Z in bits, () or (L,); None uses the model with 39,760 weights.
 
         Returns:
             Powers (..., L) in W within [0, Pmax], or the phases of the rounds.
+
+        Raises:
+            InputError: if ``csi`` is not valid or the policy does not accept its number of workers.
         """
 
-    def reset(self) -> None:  # noqa: B027 (without a state there is nothing to forget)
-        """Forget the rounds so far, if the policy has a state."""
+    def reset(self) -> None:  # noqa: B027 (most policies have no state)
+        """Reset the state of the policy to that before the first round."""
 
     def _check_present(self, present: Tensor) -> None:
         if self.fixed_workers and not present.all():
             raise InputError(
-                f"present: {self.name} takes exactly {self.fixed_workers} workers; accepted "
-                "while workers come and go: policies for any number of them."
+                f"present: {self.name} takes exactly {self.fixed_workers} workers, but some are "
+                "absent; accepted with absent workers: policies for any number of workers."
             )
 
     @property
     def registered_name(self) -> str:
-        """The name under which the policy's class is found again, for files."""
+        """Name under which a file refers to the policy's class."""
         return POLICIES.name_of(type(self))
 
     def tensors(self) -> dict[str, Tensor]:
-        """What has to be stored besides the scenario to restore the policy."""
+        """Tensors that, with the scenario, restore the policy, by name."""
         return {}
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
-        """Inverse of :meth:`tensors`."""
+        """Restore a policy from its scenario and the result of :meth:`tensors`."""
         return cls(scenario)
 
     def identity(self) -> dict[str, Any]:
-        """What a resumed federation must agree on, for JSON: name, scenario and tensors."""
+        """Name, scenario and checksum of the tensors, JSON-compatible.
+
+        A federation can be resumed only with policies of equal identity.
+        """
         return {
             "name": self.registered_name,
             "scenario": self.scenario.model_dump(mode="json"),
@@ -195,19 +230,35 @@ class Policy(ABC):
 
 
 class PowerPolicy(Policy):
-    """A policy p(H) that sets one power per worker and round; all workers start together.
+    """Abstract base class of policies p(H) that set one power per worker and round.
 
-    One of your own is a subclass with ``powers``.
+    All workers start to transmit at the same time. A subclass implements :meth:`powers`.
+
+    Args:
+        scenario: the cell and its radio.
+
+    >>> class HalfPower(PowerPolicy):
+    ...     def powers(self, csi):
+    ...         return 0.5 * self.scenario.max_power.expand(csi.shape[:-1])
+    >>> HalfPower(Scenario(workers=2)).allocate(torch.ones(1, 2, 2))
+    tensor([[0.0050, 0.0050]])
     """
 
     @property
     def silence_w(self) -> float:
-        """Powers below this are zero, W."""
+        """Threshold below which a power is set to zero, W."""
         return SILENCE_W
 
     @abstractmethod
     def powers(self, csi: Tensor) -> Any:
-        """Powers in W for checked CSI, (N, L, L) to (N, L), as a tensor or a NumPy array."""
+        """Compute transmit powers; :meth:`allocate` limits them to [0, Pmax].
+
+        Args:
+            csi: valid CSI H in units of 1/W, (N, L, L).
+
+        Returns:
+            Powers (N, L) in W, as a tensor or a NumPy array.
+        """
 
     def step(
         self,
@@ -217,7 +268,11 @@ class PowerPolicy(Policy):
         present: Tensor | None = None,
         bits: Tensor | None = None,
     ) -> Tensor:
-        """Powers of the next round; the policy sees the workers present as another, smaller L."""
+        """Powers of the next round or rounds, (..., L) W; 0 for absent workers.
+
+        The policy is given the submatrix of H of the workers that are present. Arguments are those
+        of :meth:`Policy.step`.
+        """
         if present is None or bool(present.all()):
             return self.allocate(csi)
         self._check_present(present)
@@ -235,21 +290,30 @@ class PowerPolicy(Policy):
         return power
 
     def allocate(self, csi: ArrayT) -> ArrayT:
-        """Transmit powers in W for valid CSI: (..., L, L) to (..., L), in [0, Pmax].
+        """Validate CSI and allocate transmit powers, without gradients.
 
-        A NumPy array gives a NumPy array. Without gradients; ``powers`` of policies with weights is
+        Powers below ``silence_w`` are set to zero. :meth:`powers` of a neural policy is
         differentiable.
+
+        Args:
+            csi: CSI H in units of 1/W, (..., L, L), as a tensor or a NumPy array.
+
+        Returns:
+            Powers (..., L) in W within [0, Pmax], of the type of ``csi``.
+
+        Raises:
+            InputError: if ``csi`` is not valid or the policy does not accept its number of workers.
         """
         if not isinstance(csi, Tensor):
             return self.allocate(torch.as_tensor(csi)).numpy()
         check_csi(csi, self.fixed_workers)
         channels = csi.reshape(-1, *csi.shape[-2:])
-        at_once = max(1, _GAINS_AT_ONCE // csi.shape[-1] ** 2)
-        power = torch.cat([self._limited(part) for part in channels.split(at_once)])
+        batch_size = max(1, _MAX_GAINS_PER_BATCH // csi.shape[-1] ** 2)
+        power = torch.cat([self._limited(part) for part in channels.split(batch_size)])
         return power.reshape(csi.shape[:-1])
 
     def _limited(self, csi: Tensor) -> Tensor:
-        """Powers within [0, Pmax], exactly zero where they are negligible, (N, L, L) to (N, L)."""
+        """Powers within [0, Pmax], zero below ``silence_w``, (N, L, L) to (N, L), W."""
         with torch.no_grad():
             power = torch.as_tensor(self.powers(csi))
         if power.shape != csi.shape[:-1]:
@@ -262,19 +326,33 @@ class PowerPolicy(Policy):
 
 
 class SchedulePolicy(Policy):
-    """A policy that sets the phases of a round: senders and powers may change in its course.
+    """Abstract base class of policies that divide a round into phases.
 
-    One of your own is a subclass with ``schedules``.
+    Each phase has its own transmitting workers and powers. A subclass implements
+    :meth:`schedules`.
+
+    Args:
+        scenario: the cell and its radio.
+
+    >>> class OneByOne(SchedulePolicy):
+    ...     def schedules(self, csi, present, bits):
+    ...         return Schedule.tdma(self.scenario.max_power * present)
+    >>> policy = OneByOne(Scenario(workers=2))
+    >>> policy.step(torch.ones(3, 2, 2)).power.shape  # 3 rounds, 2 phases, 2 workers
+    torch.Size([3, 2, 2])
     """
 
     @abstractmethod
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
-        """The phases of N rounds.
+        """Compute the phases of N rounds.
 
         Args:
-            csi: H as the policy sees it, (N, L, L).
-            present: workers that may send, (N, L) bool.
-            bits: Z of one upload, () or (L,).
+            csi: valid CSI H in units of 1/W, (N, L, L).
+            present: workers that may transmit, (N, L) bool.
+            bits: upload size Z in bits, () or (L,).
+
+        Returns:
+            The schedules of the rounds.
         """
 
     def step(
@@ -285,7 +363,10 @@ class SchedulePolicy(Policy):
         present: Tensor | None = None,
         bits: Tensor | None = None,
     ) -> Schedule:
-        """Phases of the next round or rounds, with no power above Pmax."""
+        """Phases of the next round or rounds, with powers within [0, Pmax].
+
+        Arguments are those of :meth:`Policy.step`.
+        """
         check_csi(csi, self.fixed_workers)
         if present is None:
             present = torch.ones(csi.shape[:-1], dtype=torch.bool, device=csi.device)
@@ -299,12 +380,12 @@ class SchedulePolicy(Policy):
 
 
 class FunctionPolicy(PowerPolicy):
-    """A plain function as a policy, named after the function.
+    """A policy that calls a function and has the function's name.
 
     Args:
         scenario: the cell and its radio.
-        function: ``f(csi, scenario)`` maps H (N, L, L) to powers (N, L) in W, as a tensor or a
-            NumPy array.
+        function: ``f(csi, scenario)`` maps H (N, L, L) in 1/W to powers (N, L) in W, as a tensor
+            or a NumPy array.
 
     """
 
@@ -314,35 +395,47 @@ class FunctionPolicy(PowerPolicy):
         self.name = getattr(function, "__name__", type(function).__name__)  # type: ignore[misc]
 
     def powers(self, csi: Tensor) -> Any:
-        """The powers that the function returns, (N, L, L) to (N, L), W."""
+        """Powers that the function returns, (N, L, L) to (N, L), W."""
         return self.function(csi, self.scenario)
 
     @property
     def registered_name(self) -> str:
-        """The name under which the function is found again."""
+        """Name under which a file refers to the function."""
         return POLICIES.name_of(self.function)
 
 
 class NeuralPolicy(PowerPolicy, nn.Module):
-    """A policy with weights to learn; ``powers`` is differentiable."""
+    """Abstract base class of neural networks that map CSI to powers.
+
+    A subclass implements :meth:`powers`, which is differentiable in the weights.
+
+    Args:
+        scenario: the cell and its radio.
+        architecture: settings of the network; None uses the defaults of ``architecture_type``.
+
+    Attributes:
+        architecture_type: class of the network's settings.
+        learning_rate: default step size of Adam in primal-dual training.
+
+    Raises:
+        InputError: if ``silence_w`` of the architecture is not below every Pmax.
+    """
 
     algorithm = "primal-dual"
 
     @abstractmethod
     def powers(self, csi: Tensor) -> Tensor:
-        """Powers in W for checked CSI, (N, L, L) to (N, L); differentiable."""
+        """Compute differentiable transmit powers (N, L) in W for valid CSI (N, L, L)."""
 
     @classmethod
     def make(cls, scenario: Scenario, context: TuningContext) -> Self:
-        """Refuse: training takes long and is a command of its own."""
+        """Raise an error: an untrained network cannot be evaluated."""
         raise InputError(
-            f"policies: {cls.name} has to be learned first; train it with 'feduplink train "
+            f"policies: {cls.name} is not trained; train it with 'feduplink train "
             f"--policy {cls.name} --out DIR' and give DIR instead of {cls.name}."
         )
 
-    #: What the architecture of such a network says.
     architecture_type: ClassVar[type[Architecture]] = Architecture
-    #: Adam's step in primal-dual training, unless another one is asked for.
     learning_rate: ClassVar[float] = 5e-4
 
     def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
@@ -359,23 +452,29 @@ class NeuralPolicy(PowerPolicy, nn.Module):
     def initialised(
         cls, scenario: Scenario, seed: int = 0, architecture: Architecture | None = None
     ) -> Self:
-        """A policy with random weights from the seed's model stream."""
+        """Make a policy with random weights.
+
+        Args:
+            scenario: the cell and its radio.
+            seed: seed of the weights.
+            architecture: settings of the network; None uses the defaults.
+        """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream_seed(seed, "model"))
             return cls(scenario, architecture)
 
     @property
     def silence_w(self) -> float:
-        """Powers below this are zero, W."""
+        """Threshold below which a power is set to zero, W."""
         return self.architecture.silence_w
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights and the architecture."""
+        """Weights and architecture."""
         return {**self.state_dict(), **self.architecture.tensors()}
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
-        """A policy of this architecture with these weights."""
+        """Restore a policy from its weights and architecture."""
         architecture, weights = cls.architecture_type.split(tensors)
         policy = cls(scenario, architecture)
         policy.load_state_dict(weights)
@@ -383,11 +482,11 @@ class NeuralPolicy(PowerPolicy, nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of the weights."""
+        """Floating-point type of the weights."""
         return next(self.parameters()).dtype
 
     def forward(self, csi: Tensor) -> Tensor:
-        """As :meth:`powers`, with silent workers at exactly zero."""
+        """Differentiable powers (N, L) in W, zero below ``silence_w``, for CSI (N, L, L)."""
         return silence(self.powers(csi), self.silence_w)
 
 
@@ -400,10 +499,23 @@ def judge_policy(
     *,
     seed: int = 0,
 ) -> Judgement:
-    """Judge ``policy`` on channels (N, L, L), by ``problem`` or by the scenario's own.
+    """Estimate the objective and the constraints of a policy on channels.
 
-    The policy sees the CSI with the scenario's noise (variance ``csi_noise``, drawn from
-    ``seed``); rates and errors are those of the true channels.
+    The policy observes CSI with the scenario's noise of variance ``csi_noise``; objective and
+    constraints use the true channels.
+
+    Args:
+        policy: policy to judge.
+        csi: true channels H in units of 1/W, (N, L, L).
+        scenario: the cell and its radio.
+        problem: objective and constraints; None uses the problem of the scenario.
+        seed: seed of the CSI noise.
+
+    Returns:
+        Objective, constraints and their confidence intervals.
+
+    Raises:
+        InputError: if the policy is lossless or has a state.
     """
     return judge(
         scenario,
@@ -423,21 +535,23 @@ def allocate_from_noisy_csi(
     block: int = 0,
     device: str | torch.device | None = None,
 ) -> Tensor | Schedule:
-    """Powers (N, L) in W or schedules that a policy decides from noisy CSI of channels (N, L, L).
+    """Let a policy allocate powers or schedules from noisy CSI.
 
     Args:
-        policy: decides; its own Pmax, of the scenario that it was made for, does not matter.
-        csi: true channels, to which the noise of the scenario is added.
-        scenario: gives the noise and Pmax.
-        seed: of the noise.
+        policy: policy without state.
+        csi: true channels H in units of 1/W, (N, L, L).
+        scenario: defines the CSI noise and Pmax; the policy's own scenario may differ.
+        seed: seed of the CSI noise.
         noise: random stream of the noise, as in :func:`feduplink.channels.observe_csi`.
-        block: number of the block of channels; other blocks have other noise.
-        device: where powers are computed, by default where the channels are. A policy that is a
-            module is moved there meanwhile, others compute where their channels are.
+        block: index of the block of channels; blocks have independent noise.
+        device: device that the policy computes on; None is that of ``csi``. A policy that is a
+            module is moved to it and back.
 
     Returns:
-        Powers or schedules where the channels are. Powers are float64, because a rounded Pmax may
-        exceed the true one, and the objective with it the optimum.
+        Powers (N, L) in W as float64, or schedules, within [0, Pmax] and on the device of ``csi``.
+
+    Raises:
+        InputError: if the policy is lossless or has a state.
     """
     if policy.is_lossless or policy.has_state:
         lacks = "has no powers to judge" if policy.is_lossless else "needs feedback round by round"
@@ -448,13 +562,14 @@ def allocate_from_noisy_csi(
         decided = policy.step(seen)
     if isinstance(decided, Schedule):
         return decided.to(csi.device).limited(scenario.max_power)
+    # In float32 a rounded Pmax may exceed the true one, and the objective then the optimum.
     power = decided.to(csi.device, torch.float64)
     return torch.minimum(power, scenario.max_power.to(power))
 
 
 @contextmanager
 def _moved(policy: Policy, device: torch.device) -> Iterator[None]:
-    """While entered, a policy that is a module is on the device."""
+    """Context in which a policy that is a module is on ``device``."""
     if not isinstance(policy, nn.Module):
         yield
         return

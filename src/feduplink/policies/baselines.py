@@ -1,4 +1,4 @@
-"""Baselines: ``ideal``, ``max``, ``rand`` and ``orth``, and the one-shot selection of workers."""
+"""Baseline policies ``ideal``, ``max``, ``rand`` and ``orth``, and one-shot worker selection."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ from feduplink.problem import Problem
 from feduplink.randomness import torch_generator
 from feduplink.scenario import Scenario
 
-#: Relative error of rates in single precision.
-_ROUNDING = 1e-6
+#: Relative tolerance of thresholds, for rounding of rates in single precision.
+_THRESHOLD_TOL = 1e-6
 
 
 class SelectingPolicy(PowerPolicy):
-    """A policy that sets powers without a look at the constraints, then selects workers."""
+    """Abstract base class of policies that allocate powers first and then select workers.
 
-    #: Whether workers that miss a threshold are silenced.
+    A subclass implements :meth:`candidate_powers`, which ignores the constraints.
+
+    Attributes:
+        selects: whether :func:`select` silences workers below a threshold.
+    """
+
     selects: ClassVar[bool] = True
 
     @property
     def fixed_workers(self) -> int | None:
-        """Bound to the scenario's size only by constants or thresholds listed per worker."""
+        """Required number of workers if the scenario lists constants or thresholds per worker."""
         return super().fixed_workers or self.scenario.listed_per_worker("rate_min", "ee_min")
 
     def powers(self, csi: Tensor) -> Tensor:
@@ -41,29 +46,48 @@ class SelectingPolicy(PowerPolicy):
 
 
 def select(power: Tensor, csi: Tensor, scenario: Scenario) -> Tensor:
-    """Silence the workers whose rate, energy efficiency or other measure misses its threshold.
+    """Silence the workers that violate a constraint, in one pass.
 
-    All are computed once, with all candidates on the air: a worker that is dropped does not
-    give the others a second chance. (N, L) and (N, L, L) to (N, L), W. For another number of
-    workers than the scenario's its thresholds must not be listed per worker.
+    Every constraint measure is computed once, with all workers transmitting at ``power``. Workers
+    are not reconsidered after others have been silenced. A relative tolerance of 1e-6 keeps
+    workers whose measure equals its threshold.
 
-    A power can be chosen to sit exactly on a threshold; rounding must not silence it.
+    Args:
+        power: transmit powers, (N, L), W.
+        csi: CSI H in units of 1/W, (N, L, L).
+        scenario: defines the constraints. If its number of workers is not L, its thresholds must
+            not be listed per worker.
+
+    Returns:
+        The powers, zero for silenced workers, (N, L), W.
+
+    >>> scenario = Scenario(workers=2, rate_min=1.0, ee_min=0.0)
+    >>> csi = torch.tensor([[[500.0, 1.0], [1.0, 50.0]]])
+    >>> select(torch.full((1, 2), 0.01), csi, scenario)  # rates 1.8 and 0.4 nat/s/Hz
+    tensor([[0.0100, 0.0000]])
     """
     if csi.shape[-1] != scenario.workers:
-        # What may be listed per worker and does not matter here, so that it is not in the way.
+        # These fields may be listed for the scenario's workers and do not affect the selection.
         unread = {"weights": "ones", "bits_per_weight": 1.0, "compute_energy_j_per_bit": 0.0}
         scenario = scenario.replace(workers=csi.shape[-1], **unread)
     sinr = link.sinr(csi, power)
     meets = torch.ones_like(power, dtype=torch.bool)
     for constraint in Problem.from_scenario(scenario).constraints:
-        least = constraint.with_margin(-_ROUNDING).threshold.to(power)
+        least = constraint.with_margin(-_THRESHOLD_TOL).threshold.to(power)
         met = constraint.value(sinr, power) >= least
         meets &= met | ~constraint.active.to(power.device)
     return torch.where(meets, power, 0.0)
 
 
 class FullPower(PowerPolicy):
-    """p_i = Pmax for every worker."""
+    """Full power: p_i = Pmax for every worker.
+
+    Args:
+        scenario: the cell and its radio.
+
+    >>> FullPower(Scenario(workers=2)).allocate(torch.ones(1, 2, 2))
+    tensor([[0.0100, 0.0100]])
+    """
 
     name = "max"
     summary = "everyone at full power"
@@ -71,12 +95,17 @@ class FullPower(PowerPolicy):
     colour, marker = "#78614D", "s"
 
     def powers(self, csi: Tensor) -> Tensor:
-        """Pmax for all, (N, L, L) to (N, L), W."""
+        """Pmax of all workers, (N, L, L) to (N, L), W."""
         return self.scenario.max_power.to(csi).expand(csi.shape[:-1])
 
 
 class Ideal(FullPower):
-    """Every upload arrives; time and energy are undefined."""
+    """Error-free uplink: every upload arrives; time and energy are undefined.
+
+    Args:
+        scenario: the cell and its radio.
+
+    """
 
     name = "ideal"
     summary = "every upload arrives, at no cost"
@@ -85,13 +114,21 @@ class Ideal(FullPower):
 
 
 class RandomPower(SelectingPolicy):
-    """p_i uniform in (0, Pmax), then one-shot selection.
+    """Random powers, p_i uniform in [0, Pmax), followed by one-shot selection (:func:`select`).
 
-    Every call draws anew; two policies with the same seed draw the same sequence.
+    Every call draws new powers; policies with equal seeds draw equal sequences.
+
+    Args:
+        scenario: the cell and its radio.
+        seed: seed of the powers.
+
+    >>> policy = RandomPower(Scenario(workers=2), seed=1)
+    >>> bool((policy.allocate(torch.ones(1, 2, 2)) <= 0.01).all())
+    True
     """
 
     name = "rand"
-    summary = "random powers; who would miss a threshold stays silent"
+    summary = "random powers; workers below a threshold stay silent"
     by_default = True
     colour, marker = "#9A8A89", "v"
 
@@ -102,45 +139,52 @@ class RandomPower(SelectingPolicy):
 
     @classmethod
     def make(cls, scenario: Scenario, context: TuningContext) -> Self:
-        """Random powers of the seed."""
+        """Make the policy with the seed of ``context``."""
         return cls(scenario, seed=context.seed)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The seed."""
+        """Seed of the powers."""
         return {"seed": torch.tensor(self.seed)}
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
-        """A policy at the start of its sequence."""
+        """Restore a policy that starts its sequence of powers anew."""
         return cls(scenario, seed=int(tensors["seed"]))
 
     def candidate_powers(self, csi: Tensor) -> Tensor:
-        """Random powers of all workers, (N, L, L) to (N, L), W."""
+        """Uniform powers in [0, Pmax), (N, L, L) to (N, L), W."""
         unit = torch.rand(csi.shape[:-1], generator=self._generator).to(csi)
         return unit * self.scenario.max_power.to(csi)
 
 
 class UnselectedRandomPower(RandomPower):
-    """``rand`` in the reading of the paper's code: nobody is silenced."""
+    """``rand`` without selection, as in the paper's code."""
 
     name = "rand:unselected"
-    summary = "random powers, and everyone sends"
+    summary = "random powers, all workers transmit"
     selects = False
 
 
 class Orthogonal(SelectingPolicy):
-    """p_i = min(Pmax, P_E,i), then one-shot selection.
+    """p_i = min(Pmax, P_E,i), followed by one-shot selection (:func:`select`).
 
-    P_E,i is the largest power with EE_i ≥ e0 when nobody else is on the air.
+    P_E,i is the largest power with energy efficiency EE_i ≥ e0 in the absence of interference.
+
+    Args:
+        scenario: the cell and its radio.
+
+    >>> policy = Orthogonal(Scenario(workers=2, ee_min=0.0))  # without a limit, P_E is infinite
+    >>> policy.allocate(torch.tensor([[[500.0, 1.0], [1.0, 500.0]]]))
+    tensor([[0.0100, 0.0100]])
     """
 
     name = "orth"
-    summary = "best powers without interference; who would miss a threshold stays silent"
+    summary = "best powers without interference; workers below a threshold stay silent"
     by_default = True
     colour, marker = "#FF5B00", "^"
 
     def candidate_powers(self, csi: Tensor) -> Tensor:
-        """min(Pmax, P_E) of all workers, (N, L, L) to (N, L), W."""
+        """min(Pmax, P_E,i) of all workers, (N, L, L) to (N, L), W."""
         direct = csi.diagonal(dim1=-2, dim2=-1)
         limit = largest_efficient_power(
             direct,
@@ -152,22 +196,38 @@ class Orthogonal(SelectingPolicy):
 
 
 class UnselectedOrthogonal(Orthogonal):
-    """``orth`` in the reading of the paper's code: nobody is silenced."""
+    """``orth`` without selection, as in the paper's code."""
 
     name = "orth:unselected"
-    summary = "best powers without interference, and everyone sends"
+    summary = "best powers without interference, all workers transmit"
     selects = False
 
 
 def largest_efficient_power(
     direct_gain: Tensor, ee_min: Tensor, static_power_w: Tensor, amplifier_inefficiency: float
 ) -> Tensor:
-    """Largest p with ln(1 + α p) ≥ e0 (μ p + P_c), W; 0 if there is none, ∞ if e0 = 0.
+    """Largest power at which the energy efficiency without interference reaches a threshold.
 
-    With u = 1 + α p and c = e0 μ / α the equality reads −c u e^(−c u) = −c e^(e0 P_c − c); its
-    larger root is the lower branch of Lambert's function, u = −W₋₁(−c e^(e0 P_c − c)) / c.
+    Solves ln(1 + α p) ≥ e0 (μ p + P_c). With u = 1 + α p and c = e0 μ / α, equality is
+    −c u e^(−c u) = −c e^(e0 P_c − c), and the larger root is given by the lower branch of the
+    Lambert W function, u = −W₋₁(−c e^(e0 P_c − c)) / c.
+
+    Args:
+        direct_gain: channel gains α = H_ii in units of 1/W, (..., L).
+        ee_min: threshold e0 in nat/s/Hz/W, () or (L,).
+        static_power_w: static power P_c in W, () or (L,).
+        amplifier_inefficiency: μ, at least 1.
+
+    Returns:
+        Powers in W, (..., L); 0 if no power reaches the threshold, ∞ if e0 = 0.
+
+    >>> import math
+    >>> gain, static = torch.tensor([100.0]), torch.tensor(0.01)
+    >>> ee_at_30_mw = torch.tensor(math.log(4.0) / 0.04)  # ln(1 + 100 · 0.03) / (0.03 + 0.01)
+    >>> largest_efficient_power(gain, ee_at_30_mw, static, 1.0)
+    tensor([0.0300])
     """
-    # Here: it takes a fifth of a second to import, and no other policy needs it.
+    # Imported here: the import takes 0.2 s, and no other policy needs it.
     from scipy.special import lambertw
 
     alpha = direct_gain.detach().cpu().double().numpy()
@@ -175,7 +235,7 @@ def largest_efficient_power(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         c = e0 * amplifier_inefficiency / alpha
         argument = -c * np.exp(e0 * static_power_w.numpy() - c)
-        # For c ≥ 1 the efficiency only falls with p; under −1/e there is no intersection.
+        # For c ≥ 1 the efficiency decreases in p; for arguments below −1/e no root exists.
         solvable = (c < 1) & (argument >= -np.exp(-1.0))
         root = -lambertw(np.where(solvable, argument, -0.1), k=-1).real / c
         power = np.where(solvable, (root - 1) / alpha, 0.0)

@@ -1,9 +1,8 @@
-"""Policies that maximise a Lagrangian at learned multipliers, and ``dual``, which searches channel
-by channel.
+"""Policies that maximise the Lagrangian of a problem at fixed multipliers, and ``dual``.
 
-What was found is kept in the user's cache directory (``FEDUPLINK_CACHE``, if set; empty keeps
-nothing), under a checksum of everything it depends on: the problem, the channels, the network's
-weights, and the number of the format.
+Multipliers are cached in the user's cache directory, or in ``FEDUPLINK_CACHE`` if set; an empty
+value disables the cache. The file name contains a checksum of all inputs: the problem, the
+channels, the network's weights and the format number.
 """
 
 from __future__ import annotations
@@ -33,10 +32,16 @@ from feduplink.storage.tensorfile import TensorFile, checksum, read_tensors, wri
 
 
 class LagrangianPolicy(PowerPolicy):
-    """A policy that maximises the Lagrangian of its problem, channel by channel.
+    """Abstract base class of policies that maximise the Lagrangian for each channel.
 
-    The problem is that of the scenario unless another one is given; a policy for such a problem
-    cannot be saved.
+    Args:
+        scenario: the cell and its radio.
+        point: multipliers and thresholds of the problem.
+        problem: optimisation problem; None uses the problem of the scenario. A policy for another
+            problem cannot be saved.
+
+    Raises:
+        InputError: if ``point`` does not fit the problem.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class LagrangianPolicy(PowerPolicy):
         point.check(len(self.problem.constraints), scenario.workers)
 
     def prices(self, csi: Tensor) -> Prices:
-        """On the device of the channels (N, L, L), for as many workers as they have."""
+        """Prices of the Lagrangian for channels (N, L, L), on their device and for L workers."""
         workers = csi.shape[-1]
         problem, point = self.problem, self.point
         if workers != self.scenario.workers:
@@ -58,22 +63,22 @@ class LagrangianPolicy(PowerPolicy):
         return replace(point, multipliers=multipliers).prices(problem, self.scenario)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The multipliers and the thresholds."""
+        """Multipliers and thresholds."""
         if self._given is not None:
             raise InputError(
-                f"policy: this {self.name} is for a problem that its scenario does not describe, "
-                "and cannot be saved; accepted: a scenario that names its measures."
+                f"policy: this {self.name} was made for a given problem and cannot be saved; "
+                "accepted: policies for the problem of their scenario."
             )
         return self.point.tensors()
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
-        """A policy with these multipliers and thresholds."""
+        """Restore a policy from its multipliers and thresholds."""
         return cls(scenario, DualPoint.from_tensors(tensors))
 
 
 def _for_workers(problem: Problem, workers: int) -> Problem:
-    """The problem for so many workers, each with the mean limit."""
+    """The problem for another number of workers, with the mean limit for each of them."""
     return Problem(
         problem.objective,
         WeightedSum(torch.ones(workers, dtype=torch.float64)),
@@ -89,15 +94,22 @@ def _for_workers(problem: Problem, workers: int) -> Problem:
 
 
 _KIND = "multipliers"
-#: To be increased when code changes which multipliers are found, so that kept ones are not used.
+#: Format number of cached multipliers, to be increased when a code change alters the multipliers.
 _FORMAT = 1
 _SHIPPED = "multipliers.safetensors"
 
 
 def shipped_point(policy: str, scenario: Scenario) -> DualPoint | None:
-    """The multipliers of ``policy`` for a shipped scenario; None if it is another one.
+    """Multipliers of a policy for a shipped scenario.
 
-    Those of the default scenario are in the policy's own file.
+    The multipliers for the default scenario are stored in the policy's file instead.
+
+    Args:
+        policy: name of the policy.
+        scenario: the cell and its radio.
+
+    Returns:
+        The multipliers; None if the scenario is not one of the shipped scenarios.
     """
     name = next((name for name in shipped_scenarios() if _shipped_scenario(name) == scenario), None)
     tensors = shipped_tensors(_SHIPPED, _KIND).under(f"{policy}.{name}.")
@@ -112,18 +124,21 @@ def kept_point(
     find: Callable[[Problem], DualPoint],
     problem: Problem | None = None,
 ) -> DualPoint:
-    """What ``find`` finds, or found in an earlier run of the same ``inputs`` and ``settings``.
+    """Read multipliers from the cache, or compute and cache them.
 
-    Nothing is kept for a ``problem`` that the scenario does not describe, or for a scenario with
-    measures of the user's own: a change of their code would go unnoticed.
+    Multipliers for a given ``problem`` or for user-defined measures are not cached, because the
+    checksum does not cover their code.
 
     Args:
         policy: name of the policy.
         scenario: the cell and its radio.
-        inputs: the tensors that the point depends on.
-        settings: the other values that it depends on, for JSON.
-        find: searches for the point of a problem.
-        problem: to be solved; None is the problem that the scenario describes.
+        inputs: tensors that the multipliers depend on, by name.
+        settings: other values that the multipliers depend on, JSON-compatible.
+        find: computes the multipliers of a problem.
+        problem: optimisation problem; None uses the problem of the scenario.
+
+    Returns:
+        Multipliers and thresholds.
     """
     solved = problem or Problem.from_scenario(scenario)
     directory = _cache_directory()
@@ -137,10 +152,10 @@ def kept_point(
         **settings,
     }
     file = directory / _KIND / f"{policy}-{checksum(inputs, identity)[:32]}.safetensors"
-    with contextlib.suppress(InputError, KeyError):  # absent or damaged: found anew
+    with contextlib.suppress(InputError, KeyError):  # missing or damaged file: compute
         return DualPoint.from_tensors(read_tensors(file, _KIND).tensors)
     point = find(solved)
-    with contextlib.suppress(OSError):  # a cache that cannot be written to is none
+    with contextlib.suppress(OSError):  # read-only cache: skip
         write_tensors(file, _KIND, TensorFile(point.tensors(), identity))
     return point
 
@@ -164,24 +179,42 @@ def _shipped_scenario(name: str) -> Scenario:
 
 @cache
 def shipped_tensors(name: str, kind: str) -> TensorFile:
-    """Read a file that comes with this package."""
+    """Read a tensor file of this package.
+
+    Args:
+        name: file name in the directory of the policies.
+        kind: kind of file.
+    """
     return read_tensors(Path(__file__).with_name(name), kind)
 
 
-#: Channels maximised at once; more would only need more memory.
-_CHUNK = 4096
-#: Channels that the multipliers are learned on, and by how many standard errors of a constraint's
-#: mean over them the policy aims above the thresholds.
+#: Number of channels maximised at once, to bound memory.
+_BATCH_SIZE = 4096
+#: Number of training channels of the multipliers.
 LEARNING_CHANNELS = 20_000
+#: Default margin of the thresholds, in standard errors of the constraint's mean.
 MARGIN = 2.0
-#: The first of these channels, to get near.
-_FEW_CHANNELS = 1000
+#: Number of training channels for the initial multipliers.
+_INITIAL_CHANNELS = 1000
 
 
 class DualPolicy(LagrangianPolicy):
-    """The near-optimal policy: at the optimal multipliers its powers solve the whole problem.
+    """Near-optimal policy that maximises the Lagrangian by search, channel by channel.
 
-    One multiplier for each worker and constraint, so it takes the workers it was learned for.
+    With optimal multipliers, maximisers of the Lagrangian solve the constrained problem. There is
+    one multiplier per worker and constraint, so the number of workers is fixed.
+
+    Args:
+        scenario: the cell and its radio.
+        point: multipliers and thresholds.
+        problem: optimisation problem; None uses the problem of the scenario.
+
+    >>> from feduplink.channels import draw_csi
+    >>> scenario = Scenario(workers=2)
+    >>> csi = draw_csi(scenario, 20, torch.Generator().manual_seed(0))
+    >>> policy = DualPolicy.learned(scenario, csi)
+    >>> policy.allocate(csi).shape
+    torch.Size([20, 2])
     """
 
     name = "dual"
@@ -190,7 +223,7 @@ class DualPolicy(LagrangianPolicy):
 
     @classmethod
     def make(cls, scenario: Scenario, context: TuningContext) -> DualPolicy:
-        """Learn the multipliers on recorded channels, or else on 20,000 drawn ones."""
+        """Find the multipliers on recorded training channels, or on 20,000 drawn channels."""
         channels = context.channels
         if channels is not None and channels.recorded:
             csi = channels.training
@@ -207,12 +240,21 @@ class DualPolicy(LagrangianPolicy):
         *,
         margin: float = MARGIN,
     ) -> DualPolicy:
-        """With multipliers from training channels, (N, L, L).
+        """Find the multipliers on training channels.
 
-        A solution on a part of the channels tells the standard errors with which all of them
-        estimate the constraints. From there the multipliers are refined on all channels, for
-        thresholds raised by ``margin`` of these, so that the constraints also hold on channels
-        the policy has not seen.
+        The dual is first solved on at most 1,000 channels. The resulting powers give the standard
+        error of each constraint over all channels. The multipliers are then refined on all
+        channels for thresholds raised by ``margin`` standard errors, so that the constraints also
+        hold on other channels.
+
+        Args:
+            scenario: the cell and its radio.
+            csi: training channels H in units of 1/W, (N, L, L).
+            problem: optimisation problem; None uses the problem of the scenario.
+            margin: margin of the thresholds, in standard errors.
+
+        Returns:
+            The policy at these multipliers.
         """
 
         def find(problem: Problem) -> DualPoint:
@@ -223,22 +265,24 @@ class DualPolicy(LagrangianPolicy):
 
     @property
     def fixed_workers(self) -> int | None:
-        """The workers the multipliers belong to."""
+        """Number of workers of the scenario."""
         return self.scenario.workers
 
     def powers(self, csi: Tensor) -> Tensor:
         """Maximisers of the Lagrangian, (N, L, L) to (N, L), W."""
         prices = self.prices(csi)
         parts = [
-            maximise(ChannelBatch.from_scenario(self.scenario, csi[start : start + _CHUNK]), prices)
-            for start in range(0, len(csi), _CHUNK)
+            maximise(
+                ChannelBatch.from_scenario(self.scenario, csi[start : start + _BATCH_SIZE]), prices
+            )
+            for start in range(0, len(csi), _BATCH_SIZE)
         ]
         return torch.cat(parts).to(csi.dtype)
 
 
 @track("tuning of dual")
 def _learned(scenario: Scenario, csi: Tensor, problem: Problem, margin: float) -> DualPoint:
-    near = solve_dual(scenario, csi[:_FEW_CHANNELS], problem=problem).multipliers
+    near = solve_dual(scenario, csi[:_INITIAL_CHANNELS], problem=problem).multipliers
     point = DualPoint(near, problem.thresholds)
     if not problem.constrained:
         return point

@@ -1,4 +1,4 @@
-"""The paper's networks: the perceptron ``pdm`` and the graph convolutional network ``pdg``."""
+"""Neural policies of the paper: perceptron ``pdm`` and graph convolutional network ``pdg``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,23 @@ from feduplink.policies.base import NeuralPolicy
 from feduplink.scenario import Scenario
 from feduplink.settings import Architecture, GraphArchitecture
 
+#: Widths of the hidden layers of the perceptron.
 PERCEPTRON_HIDDEN = (128, 256, 64, 16, 8)
 
 
 class PerceptronPolicy(NeuralPolicy):
-    """Perceptron on log10 of the flattened H and Pmax (one or one per worker); L is fixed."""
+    """Perceptron p(H) = Pmax · sigmoid(MLP([log10 vec(H), log10 Pmax])) for a fixed L.
+
+    The input has L² gains in 1/W and Pmax in W, one value or one per worker.
+
+    Args:
+        scenario: the cell and its radio.
+        architecture: settings of the network; None uses the defaults.
+
+    >>> policy = PerceptronPolicy.initialised(Scenario(workers=2), seed=0)
+    >>> policy.allocate(torch.ones(3, 2, 2)).shape
+    torch.Size([3, 2])
+    """
 
     name = "pdm"
     summary = "the paper's perceptron, trained by primal-dual learning"
@@ -35,28 +47,38 @@ class PerceptronPolicy(NeuralPolicy):
 
     @property
     def fixed_workers(self) -> int | None:
-        """The number of workers the first layer was made for."""
+        """Number of workers of the scenario, which sets the width of the first layer."""
         return self.scenario.workers
 
     def powers(self, csi: Tensor) -> Tensor:
-        """Pmax · sigmoid(MLP([log10 H, log10 Pmax])), (N, L, L) to (N, L), W."""
+        """Pmax · sigmoid(MLP([log10 vec(H), log10 Pmax])), (N, L, L) to (N, L), W."""
         pmax = self.scenario.max_power.log10().to(csi).expand(csi.shape[0], self._pmax_inputs)
         inputs = torch.cat((csi.flatten(1).log10(), pmax), dim=1).to(self.dtype)
         return self.scenario.max_power.to(inputs) * torch.sigmoid(self.layers(inputs))
 
 
+#: Widths of the hidden features of the graph network.
 GRAPH_HIDDEN = (16, 32, 64, 16, 2)
 
 
 def normalised_adjacency(csi: Tensor, *, transposed: bool = True) -> Tensor:
-    """Ĥ = D^(−1/2) G D^(−1/2) with D = diag(G 1) and G = Hᵀ, or H as the paper writes, (..., L, L).
+    """Symmetrically normalised adjacency matrix Ĥ = D^(−1/2) G D^(−1/2) with D = diag(G 1).
 
-    On Hᵀ worker i gathers from those it disturbs, H_ji, not from those that disturb it. On H the
-    strongest worker of the cell dominates every row and the policy stays at full power
-    (docs/paper-settings.md has the figures). A sparse ``GCNConv`` whose edges i → j carry H_ij, as
-    in the published code, works on Hᵀ.
+    With G = Hᵀ, worker i aggregates over the workers it interferes with, weighted by H_ji; this is
+    a sparse ``GCNConv`` whose edges i → j have weights H_ij, as in the published code. With G = H,
+    the formula of the paper, it aggregates over its interferers (see docs/paper-settings.md).
+    Ĥ is invariant to a scaling of H and therefore carries no information on the noise level.
 
-    Ĥ does not change when H is scaled: whoever sees only Ĥ is blind to the noise level.
+    Args:
+        csi: CSI H, (..., L, L).
+        transposed: whether G is Hᵀ instead of H.
+
+    Returns:
+        Ĥ, (..., L, L).
+
+    >>> normalised_adjacency(torch.tensor([[4.0, 0.0], [0.0, 9.0]]))
+    tensor([[1., 0.],
+            [0., 1.]])
     """
     graph = csi.mT if transposed else csi
     scale = graph.sum(-1).rsqrt()
@@ -64,11 +86,15 @@ def normalised_adjacency(csi: Tensor, *, transposed: bool = True) -> Tensor:
 
 
 class DenseGraphConvolution(nn.Module):
-    """Z ↦ Ĥ Z Θ + b on a complete weighted graph, as a dense product.
+    """Graph convolution Z ↦ Ĥ Z Θ + b with a dense Ĥ.
 
-    Equal to a sparse ``GCNConv`` on the same graph, and faster: these graphs are small and
-    complete. The bias, absent from the paper's formula and present in ``GCNConv``, lets a
-    network fed with Pmax = 0.01 W leave the linear range of its activations; without it b stays 0.
+    Equals a sparse ``GCNConv`` on a complete weighted graph. The formula of the paper has no bias.
+
+    Args:
+        fan_in: number of input features.
+        fan_out: number of output features.
+        bias: whether b is a parameter; otherwise b = 0.
+
     """
 
     bias: Tensor
@@ -83,17 +109,26 @@ class DenseGraphConvolution(nn.Module):
         nn.init.xavier_uniform_(self.theta)
 
     def forward(self, features: Tensor, adjacency: Tensor) -> Tensor:
-        """(N, L, fan_in) and (N, L, L) to (N, L, fan_out)."""
-        # The product with Ĥ on the narrower side of Θ.
+        """Apply the layer to features (N, L, fan_in) and Ĥ (N, L, L); returns (N, L, fan_out)."""
+        # Multiply by Ĥ where there are fewer features.
         if self.theta.shape[0] < self.theta.shape[1]:
             return functional.linear(adjacency @ features, self.theta.mT, self.bias)
         return torch.baddbmm(self.bias, adjacency, features @ self.theta)
 
 
 class GraphPolicy(NeuralPolicy):
-    """Six graph convolutions from Z0 = Pmax·1; ELU between, a scaled sigmoid last.
+    """Graph convolutional network p(H) = Pmax · sigmoid(GCN(Ĥ)) for any number of workers.
 
-    Permutation equivariant, and for any number of workers.
+    Six graph convolutions map Z_0 = Pmax · 1 to (N, L, 1), with ELU activations between them. The
+    policy is permutation equivariant: reordered workers get reordered powers.
+
+    Args:
+        scenario: the cell and its radio.
+        architecture: settings of the network; None uses the defaults.
+
+    >>> policy = GraphPolicy.initialised(Scenario(workers=2), seed=0)
+    >>> policy.allocate(torch.ones(3, 5, 5)).shape  # 5 workers instead of 2
+    torch.Size([3, 5])
     """
 
     name = "pdg"
@@ -117,7 +152,7 @@ class GraphPolicy(NeuralPolicy):
         pmax = self.scenario.max_power.to(adjacency)
         features = pmax.expand(csi.shape[:-1])[..., None]
         *hidden, last = self.layers
-        # Memory for a second copy of large batches costs more than the activation.
+        # For large batches, allocating memory takes longer than the activation.
         in_place = not torch.is_grad_enabled()
         for layer in hidden:
             features = functional.elu(layer(features, adjacency), inplace=in_place)

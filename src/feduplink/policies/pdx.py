@@ -1,4 +1,4 @@
-"""``pdx``: a network that maximises the Lagrangian, at the multipliers of a scenario."""
+"""``pdx``: an unrolled network that maximises the Lagrangian at the multipliers of a scenario."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from feduplink.policies.pdx_network import UnrolledNetwork
 from feduplink.problem import Problem
 from feduplink.scenario import Scenario
 
-#: Channels drawn that the multipliers are found on.
+#: Number of channels drawn for the calibration of the multipliers.
 CHANNELS = 40_000
 
 
 class UnrolledPolicy(LagrangianPolicy, nn.Module):
-    """The network with the multipliers of a scenario.
+    """Unrolled network that maximises the Lagrangian at the multipliers of a scenario.
 
-    A module like the other learned policies: called with CSI it gives powers that can be
-    differentiated in the network's weights.
+    Called as a module with CSI, it returns powers that are differentiable in the weights.
+
+    Args:
+        scenario: the cell and its radio.
+        network: network that maximises the Lagrangian.
+        point: multipliers and thresholds.
+        problem: optimisation problem; None uses the problem of the scenario.
+
     """
 
     name = "pdx"
@@ -41,9 +47,10 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
 
     @classmethod
     def make(cls, scenario: Scenario, context: TuningContext) -> UnrolledPolicy:
-        """The shipped network; its multipliers are calibrated on recorded channels.
+        """Make the policy with the shipped network; see :func:`shipped_pdx`.
 
-        Without recorded channels a scenario has one ``pdx``, whatever the seed.
+        The multipliers are calibrated on the training split of recorded channels. Without
+        recorded channels they do not depend on the seed of ``context``.
         """
         channels = context.channels
         csi = channels.training if channels is not None and channels.recorded else None
@@ -60,16 +67,19 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         margin: float = MARGIN,
         seed: int = 0,
     ) -> UnrolledPolicy:
-        """With multipliers found by :func:`calibrate_multipliers`.
+        """Calibrate the multipliers of a network with :func:`calibrate_multipliers`.
 
         Args:
-            network: maximises the Lagrangian.
+            network: network that maximises the Lagrangian.
             scenario: the cell and its radio.
-            csi: channels (N, L, L) that they are found on; None draws these for the scenario, and
-                more of them in every correction round.
-            problem: to be solved; None is the problem that the scenario describes.
-            margin: by how many standard errors the policy aims above the thresholds.
-            seed: of the channels drawn, and of the noise on them.
+            csi: channels H in units of 1/W for the calibration, (N, L, L); None draws channels
+                from the scenario, and further ones in every correction round.
+            problem: optimisation problem; None uses the problem of the scenario.
+            margin: margin of the thresholds, in standard errors.
+            seed: seed of drawn channels and of the CSI noise.
+
+        Returns:
+            The policy at the calibrated multipliers.
         """
         is_drawn = csi is None
         known = draw_training_csi(scenario, CHANNELS, seed=seed) if csi is None else csi
@@ -94,26 +104,26 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
         return cls(scenario, network, point, problem)
 
     def powers(self, csi: Tensor) -> Tensor:
-        """What the network says, (N, L, L) to (N, L), W.
+        """Powers of the network, (N, L, L) to (N, L), W; differentiable in its weights.
 
-        Where the scenario says that CSI is noisy, the network sees its expectation: logarithms
-        of gains that are lost in the noise would lead it astray.
+        For noisy CSI, the input of the network is the posterior mean of the gains, because its
+        features are logarithms, which amplify the noise of small gains.
         """
         seen = denoised_csi(csi, self.scenario.csi_noise)
         batch = ChannelBatch.from_scenario(self.scenario, seen)
         return self.network.powers(batch, self.prices(csi)).to(csi.dtype)
 
     def forward(self, csi: Tensor) -> Tensor:
-        """As :meth:`powers`, with silent workers at exactly zero."""
+        """Differentiable powers (N, L) in W, zero below ``silence_w``, for CSI (N, L, L)."""
         return silence(self.powers(csi), self.silence_w)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The network's weights, the multipliers and the thresholds."""
+        """Weights, multipliers and thresholds."""
         return {**self.state_dict(), **super().tensors()}
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> UnrolledPolicy:
-        """A policy with these weights, multipliers and thresholds."""
+        """Restore a policy from weights, multipliers and thresholds."""
         policy = cls(scenario, UnrolledNetwork(), DualPoint.from_tensors(tensors))
         weights = {name: t for name, t in tensors.items() if name.startswith("network.")}
         policy.load_state_dict(weights)
@@ -127,11 +137,24 @@ def shipped_pdx(
     problem: Problem | None = None,
     margin: float = MARGIN,
 ) -> UnrolledPolicy:
-    """The shipped network with multipliers for ``scenario``, by default the default one.
+    """Make ``pdx`` with the shipped network.
 
-    They are found on channels drawn for the scenario, always the same: a scenario has one ``pdx``,
-    whatever the seed of a run. Those of the shipped scenarios ship, others are kept once they are
-    found. Only who gives channels ``csi`` (N, L, L) gets multipliers found on these.
+    By default, the multipliers are calibrated on channels drawn from the scenario with a fixed
+    seed, so that they depend on the scenario only. Multipliers of the shipped scenarios are
+    included in the package; others are cached. Pass ``csi`` to calibrate the multipliers on your
+    own channels.
+
+    Args:
+        scenario: the cell and its radio; None is the default scenario.
+        csi: channels H in units of 1/W for the calibration, (N, L, L); None draws them.
+        problem: optimisation problem; None uses the problem of the scenario.
+        margin: margin of the thresholds, in standard errors.
+
+    Returns:
+        The policy for the scenario.
+
+    >>> shipped_pdx().scenario == Scenario()
+    True
     """
     scenario, shipped = scenario or Scenario(), _shipped()
     if csi is None and problem is None and margin == MARGIN:
@@ -143,11 +166,11 @@ def shipped_pdx(
 
 
 def shipped_network() -> UnrolledNetwork:
-    """The network that ships, trained for cells of many sizes, powers and prices."""
+    """Load the shipped network, trained on random cells, radios and prices."""
     return _shipped().network
 
 
 def _shipped() -> UnrolledPolicy:
-    """The policy of the default scenario."""
+    """The shipped policy for the default scenario."""
     tensors = shipped_tensors("pdx.safetensors", "policy").tensors
     return UnrolledPolicy.from_tensors(Scenario(), tensors)

@@ -1,7 +1,7 @@
-"""A graph network that maximises the Lagrangian of a channel at any prices.
+"""Unrolled graph network that maximises the Lagrangian of a channel at given prices.
 
-It is trained once for all settings (:mod:`feduplink.training.unrolled`), with the channel, the
-weights, Pmax and the prices as inputs, for packet success, rate and energy efficiency.
+Inputs are the channel, Pmax and the prices of packet success, rate and energy efficiency, so that
+one network, trained by :mod:`feduplink.training.unrolled`, serves all scenarios.
 """
 
 from __future__ import annotations
@@ -15,42 +15,43 @@ from feduplink import link
 from feduplink.lagrangian import ChannelBatch, Prices
 from feduplink.randomness import stream_seed
 
+#: Number of hidden features per worker.
 WIDTH = 48
+#: Number of unrolled iterations.
 ITERATIONS = 5
-#: Where the iterations start: all workers on the air, or the one that is worth most alone.
+#: Number of initial points: all workers active, or only the worker of highest value alone.
 STARTS = 2
-#: Sizes of what there is to see of a worker: of what stays, and of what changes with the powers.
-_CONSTANTS = (5.0, 1.0, 3.0, 3.0, 3.0, 5.0, 3.0)
-_FEATURES = (5.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0)
-#: Added before logarithms: to prices, and to slopes.
+#: Typical magnitudes of the constant and of the power-dependent features, for initial weights.
+_CONSTANT_SCALES = (5.0, 1.0, 3.0, 3.0, 3.0, 5.0, 3.0)
+_FEATURE_SCALES = (5.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0)
+#: Offsets in logarithms: of prices, and of slopes.
 SMALL, TINY = 1e-3, 1e-6
-#: Logit of the gates before the first iteration: nearly open; minus that, nearly closed.
+#: Absolute value of the gate logits at an initial point: gates of 0.95 and 0.05.
 OPEN = 3.0
-#: Back-offs at which a worker alone is looked at: about 1, 1e-1, 1e-2 and 1e-3 of Pmax.
+#: Back-offs at which a single active worker is evaluated: about 1, 1e-1, 1e-2 and 1e-3 of Pmax.
 ALONE = (-3.0, 2.2, 4.6, 6.9)
-#: The share of the second end's Lagrangian that the first needs to be taken. Often both starts lead
-#: to the same maximum; which end is a little nearer to it is a matter of rounding.
+#: The result of the first initial point is taken if its Lagrangian is at least this fraction of
+#: the second's. Both often reach the same maximum, and rounding must not decide between them.
 AS_GOOD = 1 - 1e-3
-#: Gains times Pmax end here, and at its inverse: beyond, a link is as good as none, or perfect, and
-#: float32 has no room for what is computed from them.
+#: Lower limit of gain times Pmax, and inverse of the upper limit, against overflow in float32.
 LEAST_GAIN = 1e-30
-#: Workers of all channels that are computed at once: few enough to stay in the processor's cache.
-_CHUNK = 2048
+#: Maximum number of workers, over all channels, per batch, so that it fits the processor's cache.
+_MAX_WORKERS_PER_BATCH = 2048
 
 
 class UnrolledNetwork(nn.Module):
-    """A few learned ascent steps on the Lagrangian of a channel, for any number of workers.
+    """Learned ascent of the Lagrangian of a channel, for any number of workers.
 
-    Every iteration computes, from the current powers, what an optimiser would look at: each
-    worker's interference, what more power would bring it and cost the others, what it is worth on
-    the air. A network shared by all workers turns that, its memory, and the memories of those that
-    disturb it and that it disturbs, into the next powers and into whether to be on the air.
-    Permutation equivariant; all inputs are logarithms relative to the noise and to the prices, so
-    that nothing depends on units.
+    Every iteration computes the interference of each worker, the slope of its value in its SINR,
+    the loss that its power causes, and its value when active. A network shared by all workers maps
+    these features, the worker's hidden state, and the hidden states of its interferers and of the
+    workers it interferes with to changes of its power and of its on/off gate.
 
-    The Lagrangian has maxima of two kinds, many workers that are just heard and few with a high
-    rate, and steps from one do not lead to the other. So there are two starts, and the better end
-    is taken.
+    The network is permutation equivariant. Its inputs are logarithms relative to the noise and to
+    the mean price and therefore do not depend on units.
+
+    The Lagrangian has local maxima with many workers of low rate and with few workers of high
+    rate. The iterations therefore run from two initial points, and the better result is taken.
     """
 
     alone_backoff: Tensor
@@ -58,23 +59,34 @@ class UnrolledNetwork(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("alone_backoff", torch.tensor(ALONE), persistent=False)
-        self.embed = nn.Sequential(_looking(0, WIDTH), nn.SiLU())
+        self.embed = nn.Sequential(_scaled_linear(0, WIDTH), nn.SiLU())
         self.origin = nn.Parameter(torch.zeros(STARTS, 1, 1, WIDTH))
         self.start = nn.Linear(WIDTH, 2)
         self.steps = nn.ModuleList(UnrolledStep() for _ in range(ITERATIONS))
 
     @classmethod
     def initialised(cls, seed: int = 0) -> UnrolledNetwork:
-        """A network with random weights from the seed's model stream."""
+        """Make a network with random weights from the model stream of ``seed``."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream_seed(seed, "model"))
             return cls()
 
     def powers(self, batch: ChannelBatch, prices: Prices) -> Tensor:
-        """The powers that the better start leads to, (N, L) W; 0 for a silent worker."""
+        """Compute the powers that maximise the Lagrangian approximately.
+
+        Args:
+            batch: N channels of L workers.
+            prices: prices of packet success, rate and energy efficiency, (L,) or (N, L).
+
+        Returns:
+            Powers of the better initial point, (N, L), W; 0 for silent workers.
+
+        Raises:
+            InputError: if ``prices`` contains other measures or a price of transmit power.
+        """
         prices.check_usual("pdx")
         single = prices.to(torch.float32)
-        channels = max(1, _CHUNK // batch.direct.shape[-1])
+        channels = max(1, _MAX_WORKERS_PER_BATCH // batch.direct.shape[-1])
         found = []
         for start in range(0, len(batch.direct), channels):
             part = batch.take(slice(start, start + channels))
@@ -82,14 +94,19 @@ class UnrolledNetwork(nn.Module):
         return torch.cat(found).to(batch.direct.dtype)
 
     def relative_power(self, batch: ChannelBatch, prices: Prices) -> Tensor:
-        """As :meth:`powers`, over Pmax and in float32, for a batch and prices in float32."""
+        """Powers over Pmax, (N, L), for a batch and prices in float32; see :meth:`powers`."""
         return ChannelFeatures(batch, prices).better_end(self(batch, prices)[-1])
 
     def forward(self, batch: ChannelBatch, prices: Prices) -> list[Tensor]:
-        """Back-off from Pmax and logit of the gate after the start and after every iteration.
+        """Run the iterations from all initial points.
 
-        A back-off of u is a power of Pmax / (1 + e^u). Each (STARTS, N, L, 2), for a batch of
-        (N, L) and (N, L, L) gains in float32 and prices (N, L) or (L,).
+        Args:
+            batch: N channels of L workers, float32.
+            prices: prices, (L,) or (N, L), float32.
+
+        Returns:
+            Output before the first and after every iteration, (STARTS, N, L, 2) each: the back-off
+            u of the power Pmax / (1 + e^u), and the logit of the gate.
         """
         channel = ChannelFeatures(batch, prices)
         start = channel.starts(self.alone_backoff)
@@ -105,12 +122,12 @@ class UnrolledNetwork(nn.Module):
 
 
 class UnrolledStep(nn.Module):
-    """The network of one iteration, shared by all workers."""
+    """Network of one iteration, shared by all workers."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Neither needs a bias: that of the norm goes through both.
-        self.look = _looking(3 * WIDTH, 2 * WIDTH, bias=False)
+        # No bias is needed: the layer norm has one.
+        self.look = _scaled_linear(3 * WIDTH, 2 * WIDTH, bias=False)
         self.look_at_all = nn.Linear(WIDTH, 2 * WIDTH, bias=False)
         self.conclude = nn.Linear(2 * WIDTH, WIDTH)
         self.norm = nn.LayerNorm(WIDTH)
@@ -119,11 +136,21 @@ class UnrolledStep(nn.Module):
     def forward(
         self, memory: Tensor, constants: Tensor, features: Tensor, share: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The new memory, (..., N, L, WIDTH), and the change of the output, (..., N, L, 2)."""
-        disturbed_by, disturbs = share @ memory, share.mT @ memory
-        seen = torch.cat((memory, disturbed_by, disturbs, constants, features), dim=-1)
-        # In place: new memory for large sums takes as long as adding.
-        hidden = self.look(seen)
+        """Compute the next hidden state and the change of the output.
+
+        Args:
+            memory: hidden state, (..., N, L, WIDTH).
+            constants: features independent of the powers, (..., N, L, 7).
+            features: features at the current powers, (..., N, L, 7).
+            share: share of worker j in the noise and interference of worker i, (..., N, L, L).
+
+        Returns:
+            Hidden state, (..., N, L, WIDTH), and change of the output, (..., N, L, 2).
+        """
+        interferers, victims = share @ memory, share.mT @ memory
+        inputs = torch.cat((memory, interferers, victims, constants, features), dim=-1)
+        # In place: allocating memory takes as long as the addition.
+        hidden = self.look(inputs)
         hidden += self.look_at_all(memory.mean(-2, keepdim=True))
         conclusion = self.conclude(nn.functional.silu(hidden))
         conclusion += memory
@@ -131,19 +158,24 @@ class UnrolledStep(nn.Module):
         return memory, self.read(memory)
 
 
-def _looking(remembered: int, outputs: int, *, bias: bool = True) -> nn.Linear:
-    """From what is remembered, of size one, and what there is to see; begins as if all were."""
-    seen = torch.tensor(_CONSTANTS + _FEATURES)
-    linear = nn.Linear(remembered + len(seen), outputs, bias=bias)
+def _scaled_linear(hidden: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+    """A linear layer of hidden and channel features, initialised for features of unit scale."""
+    scales = torch.tensor(_CONSTANT_SCALES + _FEATURE_SCALES)
+    linear = nn.Linear(hidden + len(scales), outputs, bias=bias)
     with torch.no_grad():
-        linear.weight[:, remembered:] /= seen
+        linear.weight[:, hidden:] /= scales
     return linear
 
 
 class ChannelFeatures:
-    """Features of a batch of channels at given powers; powers relative to Pmax.
+    """Features and Lagrangian of a batch of channels at given powers and gates.
 
-    Whatever every worker has one of is a column, (N, L, 1), ready to be multiplied and joined.
+    Powers are relative to Pmax, gains are multiplied by Pmax, and prices are in units of
+    :func:`price_unit`. Quantities per worker have shape (N, L, 1).
+
+    Args:
+        batch: N channels of L workers, float32.
+        prices: prices, (L,) or (N, L), float32.
     """
 
     def __init__(self, batch: ChannelBatch, prices: Prices) -> None:
@@ -161,7 +193,7 @@ class ChannelFeatures:
         self.activation_cost = (prices.activation_cost / unit)[..., None]
 
     def constants(self) -> Tensor:
-        """What no iteration changes, (N, L, C)."""
+        """Features that do not depend on the powers, (N, L, 7)."""
         prices = (self.success, self.rate, self.efficiency, self.activation_cost)
         columns = (
             self.log_direct,
@@ -172,16 +204,24 @@ class ChannelFeatures:
         return torch.cat([column.expand_as(self.direct) for column in columns], dim=-1)
 
     def starts(self, alone_backoff: Tensor) -> Tensor:
-        """All received alike, as strongly as the weakest at Pmax, and one alone.
+        """Initial points, in the form of the output of an iteration.
 
-        As the output of an iteration, (STARTS, N, L, 2). The one is worth most without the others,
-        at the best of the powers of ``alone_backoff``; theirs are the best of them, too.
+        At the first point, all workers are received as strongly as the weakest one at Pmax. At the
+        second, only the worker with the highest value in the absence of interference is active.
+        Every worker then has the power of highest value among those of ``alone_backoff``.
+
+        Args:
+            alone_backoff: back-offs to choose from, (K,).
+
+        Returns:
+            Back-offs and gate logits, (STARTS, N, L, 2).
         """
         alike = self.log_direct - self.log_direct.amin(-2, keepdim=True)
         power = torch.sigmoid(-alone_backoff)
         value = self.worth(self.direct * power, power).value
         best = value.amax(-1, keepdim=True)
-        # No numbers in where: it would copy them to the device, which cannot be recorded.
+        # masked_fill instead of where: a scalar in where is copied to the device, which a CUDA
+        # graph cannot record.
         others = alone_backoff.expand_as(value).masked_fill(value != best, torch.inf)
         alone = others.amin(-1, keepdim=True)
         gate = 2 * OPEN * (best == best.amax(-2, keepdim=True)).to(best) - OPEN
@@ -189,11 +229,19 @@ class ChannelFeatures:
         return torch.stack((everyone, torch.cat((alone, gate), dim=-1)))
 
     def worth(self, sinr: Tensor, power: Tensor) -> UtilityTerms:
-        """What workers on the air contribute at these SINRs and powers, (..., L, any)."""
+        """Contributions of active workers to the Lagrangian.
+
+        Args:
+            sinr: SINR, (..., L, K).
+            power: powers relative to Pmax, broadcastable to ``sinr``.
+
+        Returns:
+            Values and derivatives, (..., L, K) each.
+        """
         success, success_s = link.packet_success_with_slope(sinr, self.waterfall)
         rate, rate_s = link.rate_with_slope(sinr)
-        # In units of the static power, so that EE = R q with q = 1 / (1 + μ p / P_c), and the
-        # derivative of q in ln p is −q times the share of sending in the power that is drawn.
+        # In units of the static power, EE = R q with q = 1 / (1 + μ p / P_c). The derivative of q
+        # in ln p is −q times the share of transmission in the total power consumption.
         drawn = self.draw * power
         q = 1 / (1 + drawn)
         by_rate = self.efficiency * q
@@ -204,57 +252,82 @@ class ChannelFeatures:
             draw_cost=by_rate * rate * (drawn * q),
         )
 
-    def at(self, log_power: Tensor, gate: Tensor) -> _State:
-        """With workers on the air to the degree of their gates, (..., N, L, 1) each."""
+    def at(self, log_power: Tensor, gate: Tensor) -> _OperatingPoint:
+        """Interference and contributions with soft on/off gates.
+
+        Args:
+            log_power: logarithm of the power over Pmax, (..., N, L, 1).
+            gate: gates from 0 (silent) to 1 (active), (..., N, L, 1).
+        """
         power = log_power.exp()
-        # Not link.interference: the received powers, of which it is the sum, are needed one by one.
+        # Not link.interference, because each received power is needed, not only their sum.
         received = self.cross * (power * gate).mT
         interference = 1 + received.sum(-1, keepdim=True)
-        return _State(
+        return _OperatingPoint(
             interference=interference,
             share=received / interference,
             worth=self.worth(self.direct * power / interference, power),
         )
 
     def features(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        """What an iteration sees of each worker, (..., N, L, F), and the interference shares."""
+        """Features at the powers and gates of an output.
+
+        Args:
+            output: back-offs and gate logits, (..., N, L, 2).
+
+        Returns:
+            Features of each worker, (..., N, L, 7), and the share of worker j in the noise and
+            interference of worker i, (..., N, L, L).
+        """
         log_power, gate = _power_and_gate(output)
-        at = self.at(log_power, gate)
-        value, by_sinr, draw_cost = at.worth
-        harm = at.share.mT @ (gate * by_sinr) + draw_cost
-        logarithms = (torch.cat((at.interference, by_sinr, harm), dim=-1) + TINY).log()
-        return torch.cat((log_power, gate, value, harm, logarithms), dim=-1), at.share
+        point = self.at(log_power, gate)
+        value, by_sinr, draw_cost = point.worth
+        harm = point.share.mT @ (gate * by_sinr) + draw_cost
+        logarithms = (torch.cat((point.interference, by_sinr, harm), dim=-1) + TINY).log()
+        return torch.cat((log_power, gate, value, harm, logarithms), dim=-1), point.share
 
     def lagrangian_at_gates(self, output: Tensor) -> Tensor:
-        """The Lagrangian when a worker is on the air to the degree of its gate, (..., N).
+        """Lagrangian with soft on/off gates, averaged over the workers.
 
-        The mean over the workers, in units of the mean price, so that cells of all sizes count
-        alike. Linear in each gate given the others, so its maximum has gates of 0 or 1. For an
-        iteration's output, (..., N, L, 2).
+        The mean over workers in units of the mean price gives cells of all sizes equal weight.
+
+        Args:
+            output: back-offs and gate logits of an iteration, (..., N, L, 2).
+
+        Returns:
+            Mean Lagrangian per worker, (..., N).
         """
         log_power, gate = _power_and_gate(output)
         return (gate * self.at(log_power, gate).worth.value).mean((-2, -1))
 
     def better_end(self, output: Tensor) -> Tensor:
-        """Powers over Pmax that the start with the larger Lagrangian has led to, (N, L).
+        """Powers of the initial point whose result has the larger Lagrangian.
 
-        Gates are 0 or 1, and a silent worker has power 0. Where the starts are as good as equal,
-        the first is taken. For the last iteration's output, (STARTS, N, L, 2).
+        Gates are rounded to 0 or 1. The first initial point is preferred if both results are
+        nearly equal.
+
+        Args:
+            output: back-offs and gate logits of the last iteration, (STARTS, N, L, 2).
+
+        Returns:
+            Powers relative to Pmax, (N, L); 0 for silent workers.
         """
         log_power, gate = _power_and_gate(output)
-        on_air = (gate > 0.5).to(gate)
-        reached = (on_air * self.at(log_power, on_air).worth.value).sum((-2, -1))
-        power = (on_air * log_power.exp()).squeeze(-1)
-        return torch.where((reached[0] >= AS_GOOD * reached[1])[:, None], power[0], power[1])
+        active = (gate > 0.5).to(gate)
+        lagrangian = (active * self.at(log_power, active).worth.value).sum((-2, -1))
+        power = (active * log_power.exp()).squeeze(-1)
+        first_is_better = lagrangian[0] >= AS_GOOD * lagrangian[1]
+        return torch.where(first_is_better[:, None], power[0], power[1])
 
 
 class UtilityTerms(NamedTuple):
-    """Of every worker on the air.
+    """Contributions of active workers to the Lagrangian, in units of :func:`price_unit`.
 
     Attributes:
-        value: what it contributes to the Lagrangian, in units of the mean price.
-        by_sinr: derivative of the value in ln SINR.
-        draw_cost: what it loses per unit of ln p by the power it draws.
+        value: contribution, (..., L, K).
+        by_sinr: derivative of the contribution in ln SINR, (..., L, K).
+        draw_cost: −1 times its derivative in ln p at constant SINR, due to the power consumption,
+            (..., L, K).
     """
 
     value: Tensor
@@ -262,13 +335,13 @@ class UtilityTerms(NamedTuple):
     draw_cost: Tensor
 
 
-class _State(NamedTuple):
-    """Of every worker, (..., N, L, 1), and how strongly they disturb each other.
+class _OperatingPoint(NamedTuple):
+    """Interference and contributions of the workers at given powers.
 
     Attributes:
-        interference: 1 + Σ β p.
-        share: of worker j in the noise and interference of worker i, (..., N, L, L).
-        worth: what each contributes.
+        interference: noise and interference 1 + Σ β p, (..., N, L, 1).
+        share: share of worker j in the noise and interference of worker i, (..., N, L, L).
+        worth: contributions, (..., N, L, 1).
     """
 
     interference: Tensor
@@ -277,11 +350,19 @@ class _State(NamedTuple):
 
 
 def _power_and_gate(output: Tensor) -> tuple[Tensor, Tensor]:
-    """The logarithm of the power over Pmax and the gate, (..., 1) each, of outputs (..., 2)."""
+    """Split outputs (..., 2) into the logarithm of power over Pmax and the gate, (..., 1) each."""
     backoff, gate_logit = torch.split(output, 1, dim=-1)
     return -nn.functional.softplus(backoff), torch.sigmoid(gate_logit)
 
 
 def price_unit(prices: Prices, static_power_w: Tensor) -> Tensor:
-    """The mean over the workers of all prices, efficiencies in units of 1 / P_c; (N,) or ()."""
+    """Mean over the workers of the sum of prices a + b + c / P_c.
+
+    Args:
+        prices: prices a, b and c of packet success, rate and efficiency, (L,) or (N, L).
+        static_power_w: static power P_c, (L,), W.
+
+    Returns:
+        Unit of prices, () or (N,).
+    """
     return (prices.success + prices.rate + prices.efficiency / static_power_w).mean(-1)

@@ -1,7 +1,7 @@
-"""Policies that schedule the phases of a round by time and energy.
+"""Policies that schedule the phases of a round to minimise its time and energy.
 
-``tdma`` and ``ofdma`` share time and band without interference; ``schedule``, ``learned-schedule``
-and ``fixed-power`` choose senders and powers.
+``tdma`` and ``ofdma`` give the workers orthogonal parts of time and band; ``schedule``,
+``learned-schedule`` and ``fixed-power`` select transmitting workers and powers.
 """
 
 from __future__ import annotations
@@ -33,19 +33,21 @@ from feduplink.scheduling import (
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.storage.tensorfile import TensorFile
 
-#: Prefix of the names of a network's weights in a file.
-_NETWORK = "network."
-#: Largest number of training channels that rewards for delivery are learned on.
+#: Prefix of a network's weights in a file.
+_WEIGHT_PREFIX = "network."
+#: Maximum number of training channels for the rewards of delivery.
 _MAX_REWARD_CHANNELS = 512
 
 
 class PricedPolicy(SchedulePolicy):
-    """A schedule policy that chooses powers by time + κ · energy.
+    """Abstract base class of schedule policies that minimise time + κ · energy.
 
     Args:
         scenario: the cell and its radio.
-        kappa: price of energy κ, s/J; 0 minimises time alone.
+        kappa: price of energy κ, s/J; 0 minimises the time only.
 
+    Raises:
+        InputError: if ``kappa`` is negative or not finite.
     """
 
     options: ClassVar[tuple[str, ...]] = ("kappa",)
@@ -59,41 +61,54 @@ class PricedPolicy(SchedulePolicy):
 
     @classmethod
     def make(cls, scenario: Scenario, context: TuningContext, *, kappa: float = 0.0) -> Self:
-        """Make the policy for a scenario, at the price of energy κ in s/J."""
+        """Make the policy for a scenario; ``kappa`` is the price of energy κ, s/J."""
         return cls(scenario, kappa)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The price of energy."""
+        """Price of energy κ, s/J."""
         return {"kappa": torch.tensor(self.kappa, dtype=torch.float64)}
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
-        """A policy at this price of energy."""
+        """Restore a policy from its price of energy."""
         return cls(scenario, float(tensors["kappa"]))
 
 
 class OrthogonalPolicy(PricedPolicy):
-    """Every worker has a part of the round or of the band for itself."""
+    """Abstract base class of orthogonal multiple access: no worker interferes with another."""
 
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
-        """Every worker at the power that minimises its time plus κ times its energy."""
+        """Compute the phases of N rounds, as :meth:`SchedulePolicy.schedules`.
+
+        Every worker transmits at the power that minimises its time plus κ times its energy.
+        """
         scenario = self.scenario
         gain = csi.double().diagonal(dim1=-2, dim2=-1) * self.noise_reduction(present)
         power = power_alone(gain, scenario.max_power, scenario.static_power, self.kappa)
         return self.share(power * present)
 
     def noise_reduction(self, present: Tensor) -> Tensor:
-        """Noise power of the whole band over that of a worker's share of it, (N, 1)."""
+        """Noise power of the whole band over that of a worker's share of the band, (N, 1)."""
         return torch.ones_like(present[..., :1], dtype=torch.float64)
 
     @staticmethod
     @abstractmethod
     def share(power: Tensor) -> Schedule:
-        """The phases of rounds in which workers send at these powers, (N, L) W."""
+        """Phases of N rounds in which workers transmit at these powers, (N, L), W."""
 
 
 class TDMA(OrthogonalPolicy):
-    """One worker after the other, each on the whole band."""
+    """Time-division multiple access: workers transmit in turn, each on the whole band.
+
+    Args:
+        scenario: the cell and its radio.
+        kappa: price of energy κ, s/J; with 0, workers transmit at Pmax.
+
+    >>> policy = TDMA(Scenario(workers=2))
+    >>> policy.step(torch.full((2, 2), 100.0)).power
+    tensor([[0.0100, 0.0000],
+            [0.0000, 0.0100]], dtype=torch.float64)
+    """
 
     name = "tdma"
     summary = "one worker after the other, each on the whole band"
@@ -102,7 +117,13 @@ class TDMA(OrthogonalPolicy):
 
 
 class OFDMA(OrthogonalPolicy):
-    """All workers at once, each on an equal part of the band."""
+    """Orthogonal FDMA: all workers transmit at once, each on an equal part of the band.
+
+    Args:
+        scenario: the cell and its radio.
+        kappa: price of energy κ, s/J; with 0, workers transmit at Pmax.
+
+    """
 
     name = "ofdma"
     summary = "everyone at once, each on an equal part of the band"
@@ -110,24 +131,24 @@ class OFDMA(OrthogonalPolicy):
     share = staticmethod(Schedule.ofdma)
 
     def noise_reduction(self, present: Tensor) -> Tensor:
-        """The number of workers present, (N, 1)."""
+        """Number of workers present, (N, 1)."""
         return present.double().sum(-1, keepdim=True)
 
 
 class ComputedSchedule(PricedPolicy):
-    """The schedule of least time + κ · energy, round by round.
+    """Schedule that minimises time + κ · energy, computed for each round.
 
     Args:
         scenario: the cell and its radio.
         kappa: price of energy κ, s/J; 0 gives the shortest round.
-        rewards: λ of a delivered model, (L,) s: workers whose upload costs more in a round stay
-            silent in it. None: all workers send in every round.
+        rewards: reward λ of a delivered model, (L,), s; the senders of a round minimise time
+            + κ · energy − Σ λ_i over the delivered models. None: all workers transmit.
 
     """
 
     name = "schedule"
     colour, marker = "#4959D1", "p"
-    # Linear programs that take a quarter of a second for every channel.
+    # Linear programs take 0.25 s per channel.
     max_verdict_channels = CHANNELS_PER_SPLIT
     options: ClassVar[tuple[str, ...]] = ("kappa", "delivery", "bits")
 
@@ -147,29 +168,37 @@ class ComputedSchedule(PricedPolicy):
         delivery: float | Sequence[float] = 1.0,
         bits: float | Tensor | None = None,
     ) -> Self:
-        """Make the policy; for ``delivery`` below 1, learn the rewards on the training channels.
+        """Make the policy and, for a delivery rate below 1, learn the rewards.
 
         Args:
             scenario: the cell and its radio.
-            context: the rewards are learned on its training channels; the rest is not used.
+            context: its training channels are those of the rewards.
             kappa: price of energy κ, s/J.
-            delivery: d, share of the rounds in which the model of every worker has to arrive, one
-                value or one per worker; with 1 all workers send in every round.
-            bits: Z of one upload that the rewards are learned for, () or (L,); by default of the
-                model with 39,760 weights.
+            delivery: required delivery rate d of every worker, above 0 and at most 1, one value or
+                one per worker; with 1, all workers transmit in every round.
+            bits: upload size Z in bits, () or (L,); None uses the model with 39,760 weights.
+
+        Returns:
+            The policy.
+
+        Raises:
+            InputError: if ``kappa`` or ``delivery`` is outside its range.
         """
         policy = cls(scenario, kappa)
         policy.learn_rewards(context.channels, delivery, bits)
         return policy
 
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
-        """The schedules of all workers present, or of those whose reward exceeds their cost."""
+        """Compute the schedules of N rounds; arguments as :meth:`SchedulePolicy.schedules`.
+
+        Without rewards all workers present transmit; otherwise the best subset of them does.
+        """
         if self.rewards is None:
             return self.of_senders(csi, present, bits)
         return self.of_chosen(csi, present, bits, self.rewards)
 
     def of_senders(self, csi: Tensor, senders: Tensor, bits: Tensor) -> Schedule:
-        """The schedules of given senders, (N, L) bool."""
+        """Compute the schedules of N rounds for given transmitting workers, (N, L) bool."""
         return find_schedules(
             self.scenario, csi, bits, seconds_per_joule=self.kappa, senders=senders
         ).schedule
@@ -177,18 +206,21 @@ class ComputedSchedule(PricedPolicy):
     def of_chosen(
         self, csi: Tensor, present: Tensor | None, bits: Tensor, rewards: Tensor
     ) -> Schedule:
-        """The schedules of the best senders at rewards (L,) s; ``present`` None is everyone."""
+        """Compute the schedules and the transmitting workers for rewards (L,), s.
+
+        ``present`` (N, L) bool limits the workers; None means all.
+        """
         return choose_rounds(
             self.scenario, csi, bits, rewards, seconds_per_joule=self.kappa, present=present
         ).schedule
 
     def tensors(self) -> dict[str, Tensor]:
-        """Price of energy, and the rewards if there are any."""
+        """Price of energy κ, s/J, and rewards, s, if the policy has any."""
         return super().tensors() | ({} if self.rewards is None else {"rewards": self.rewards})
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
-        """A policy at this price of energy with these rewards."""
+        """Restore a policy from its price of energy and its rewards."""
         return cls(scenario, float(tensors["kappa"]), tensors.get("rewards"))
 
     def learn_rewards(
@@ -197,9 +229,12 @@ class ComputedSchedule(PricedPolicy):
         delivery: float | Sequence[float] = 1.0,
         bits: float | Tensor | None = None,
     ) -> None:
-        """Learn rewards with which every worker delivers in a share ``delivery`` of the rounds.
+        """Learn rewards at which every worker has the required delivery rate.
 
-        Arguments are those of :meth:`make`; ``channels`` None draws from the scenario.
+        Args:
+            channels: channels with a training split; None draws channels from the scenario.
+            delivery: required delivery rate of every worker, as in :meth:`make`.
+            bits: upload size Z in bits, as in :meth:`make`.
         """
         scenario = self.scenario
         rates = float64(delivery)
@@ -227,16 +262,16 @@ class ComputedSchedule(PricedPolicy):
 
 
 class LearnedSchedule(ComputedSchedule):
-    """Schedules of a network: nearly as good, at a fraction of the time.
+    """Schedules whose phases a neural network proposes, to save computing time.
 
-    A trained network at κ = 0 and without rewards still takes both: ``make_policy`` gives it the κ
-    and the delivery of the command.
+    A policy with a given network, κ = 0 and without rewards accepts κ and the delivery rate later,
+    by :meth:`with_options`.
 
     Args:
         scenario: the cell and its radio.
         kappa: price of energy κ, s/J.
-        rewards: λ of a delivered model, (L,) s; None: all workers send in every round.
-        network: proposes the phases; None is the shipped one.
+        rewards: reward λ of a delivered model, (L,), s; None: all workers transmit.
+        network: network that proposes phases; None is the shipped one.
 
     """
 
@@ -259,25 +294,25 @@ class LearnedSchedule(ComputedSchedule):
     def with_options(
         self, scenario: Scenario, context: TuningContext, *, kappa: float = 0.0, **delivery: Any
     ) -> LearnedSchedule:
-        """The schedules of the same network; arguments as of :meth:`make`."""
+        """Make a policy of the same network; arguments as for :meth:`make`."""
         policy = LearnedSchedule(scenario, kappa, network=self.network)
         policy.learn_rewards(context.channels, **delivery)
         return policy
 
     def tensors(self) -> dict[str, Tensor]:
-        """Price of energy, rewards, and the network unless it is the shipped one."""
+        """Price of energy, rewards, and the weights of a network other than the shipped one."""
         weights = {} if self.network is None else self.network.state_dict()
-        return super().tensors() | {f"{_NETWORK}{name}": w for name, w in weights.items()}
+        return super().tensors() | {f"{_WEIGHT_PREFIX}{name}": w for name, w in weights.items()}
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
-        """A policy at this price of energy with these rewards and this network."""
-        weights = TensorFile(tensors, {}).under(_NETWORK)
+        """Restore a policy from its price of energy, rewards and weights."""
+        weights = TensorFile(tensors, {}).under(_WEIGHT_PREFIX)
         network = PhaseNetwork.from_weights(weights) if weights else None
         return cls(scenario, float(tensors["kappa"]), tensors.get("rewards"), network)
 
     def of_senders(self, csi: Tensor, senders: Tensor, bits: Tensor) -> Schedule:
-        """The schedules of given senders, (N, L) bool."""
+        """Propose the schedules of N rounds for given transmitting workers, (N, L) bool."""
         return learned_schedules(
             self.network or shipped_phase_network(),
             self.scenario,
@@ -290,7 +325,7 @@ class LearnedSchedule(ComputedSchedule):
     def of_chosen(
         self, csi: Tensor, present: Tensor | None, bits: Tensor, rewards: Tensor
     ) -> Schedule:
-        """The schedules of the senders that the network chooses at rewards (L,) s."""
+        """Propose the schedules and the transmitting workers for rewards (L,), s."""
         network = self.network or shipped_phase_network()
         given: dict[str, Any] = {"seconds_per_joule": self.kappa, "present": present}
         senders = learned_senders(network, self.scenario, csi, bits, rewards, **given)
@@ -298,15 +333,21 @@ class LearnedSchedule(ComputedSchedule):
 
 
 class FixedPower(PricedPolicy):
-    """One power per worker and round, the best for time + κ · energy."""
+    """One power per worker and round that minimises time + κ · energy.
+
+    Args:
+        scenario: the cell and its radio.
+        kappa: price of energy κ, s/J.
+
+    """
 
     name = "fixed-power"
     colour, marker = "#00A0A9", "p"
-    # A search of a quarter of a second for every channel.
+    # The search takes 0.25 s per channel.
     max_verdict_channels = CHANNELS_PER_SPLIT
 
     def schedules(self, csi: Tensor, present: Tensor, bits: Tensor) -> Schedule:
-        """One phase per round."""
+        """Compute the powers of N rounds; arguments as :meth:`SchedulePolicy.schedules`."""
         return find_fixed_powers(
             self.scenario, csi, bits, seconds_per_joule=self.kappa, senders=present
         )

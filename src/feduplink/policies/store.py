@@ -1,4 +1,4 @@
-"""Policies by name and as files, and how a policy's scenario differs from the one at hand."""
+"""Make policies by name, save and load them, and compare their scenario with another one."""
 
 from __future__ import annotations
 
@@ -29,14 +29,27 @@ from feduplink.storage.tensorfile import (
 )
 from feduplink.units import power_text
 
-#: The name of a policy's file inside the directory of a training run.
+#: Name of the policy file in the directory of a training run.
 POLICY_FILE = "policy.safetensors"
 
 _KIND = "policy"
 
 
 def save_policy(policy: Policy, path: str | os.PathLike[str]) -> Path:
-    """Write a policy with its scenario to ``path``, a file or a directory; returns the file."""
+    """Save a policy with its scenario.
+
+    Args:
+        policy: policy to save.
+        path: a ``.safetensors`` file, or a directory in which ``policy.safetensors`` is written.
+
+    Returns:
+        Path of the file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     save_policy(make_policy("max", Scenario(workers=2)), directory).name
+    'policy.safetensors'
+    """
     file = _file_of(Path(path))
     header = {
         "policy": policy.registered_name,
@@ -47,17 +60,33 @@ def save_policy(policy: Policy, path: str | os.PathLike[str]) -> Path:
 
 
 def load_policy(path: str | os.PathLike[str]) -> Policy:
-    """Read a policy from the file or directory it was saved to; nothing in it is executed.
+    """Load a policy that :func:`save_policy` saved, without executing code from the file.
 
-    The class of a policy of your own has to be known: registered, declared by an installed
-    package, or in a module that is imported already.
+    The class of a user-defined policy must be registered, declared by an installed package, or
+    defined in an imported module.
+
+    Args:
+        path: policy file, or directory that contains it.
+
+    Returns:
+        The policy for the scenario that it was saved with.
+
+    Raises:
+        InputError: if the file is missing, damaged or not a policy, or if the class of the policy
+            is unknown.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     file = save_policy(make_policy("max", Scenario(workers=2)), directory)
+    ...     load_policy(file)
+    FullPower(max for 2 workers)
     """
     file = _file_of(Path(path))
     content = read_tensors(file, _KIND)
     found = POLICIES.find_in_file(str(content.header.get("policy")), file)
     fields = content.header.get("scenario")
     if not isinstance(fields, dict):
-        raise InputError(f"policy: {file} holds no scenario.")
+        raise InputError(f"policy: {file} contains no scenario; accepted: a saved policy.")
     CHANNEL_MODELS.find_in_file(str(fields.get("channel_model", "wbs")), file)
     scenario = Scenario(**fields)
     for measure in scenario.measures:
@@ -69,14 +98,14 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
         policy = kind if isinstance(kind, Policy) else kind.from_tensors(scenario, content.tensors)
     if other := policy.tensors().keys() ^ content.tensors.keys():
         raise InputError(
-            f"policy: {file} does not fit a {name}: it has other tensors than this version's "
-            f"({', '.join(sorted(other))}); accepted: one that this version saved."
+            f"policy: {file} does not fit a {name}: the tensors {', '.join(sorted(other))} are "
+            "missing or unexpected; accepted: a file saved by this version."
         )
     return policy
 
 
 def _policy_or_class(found: object, scenario: Scenario) -> Policy | type[Policy]:
-    """What a registry, a module or a caller gave; a function becomes a policy."""
+    """A policy or policy class as given; a function is wrapped in a :class:`FunctionPolicy`."""
     if isinstance(found, Policy):
         return found
     if isinstance(found, type) or not callable(found):
@@ -85,7 +114,11 @@ def _policy_or_class(found: object, scenario: Scenario) -> Policy | type[Policy]
 
 
 def policy_class(found: object) -> type[Policy]:
-    """What a registry or module gave, if it is the class of a policy."""
+    """Return an object of a registry or module if it is a policy class.
+
+    Raises:
+        InputError: if ``found`` is not a subclass of :class:`Policy`.
+    """
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise InputError(
             f"policy: {found!r} is not a policy; accepted: a subclass of feduplink.PowerPolicy or "
@@ -103,16 +136,26 @@ def _file_of(path: Path) -> Path:
     return path if path.suffix == ".safetensors" else path / POLICY_FILE
 
 
-#: Fields that may be one value or one per worker.
+#: Fields that accept one value or one value per worker.
 _PER_WORKER = (*Goal.per_worker, *Radio.per_worker)
 
 
 def made_for(
     policy: Policy, scenario: Scenario, *, recorded: bool = False
 ) -> dict[str, tuple[Any, Any]]:
-    """The fields that differ: the value that the policy was made for, and the one here.
+    """Compare the scenario that a policy was made for with another scenario.
 
-    How channels are drawn does not matter where they are ``recorded``.
+    Args:
+        policy: policy whose scenario is compared.
+        scenario: scenario in which the policy is to be used.
+        recorded: whether channels are recorded; fields of the channel model are then ignored.
+
+    Returns:
+        Values of the fields that differ: (value of the policy's scenario, value of ``scenario``).
+
+    >>> policy = make_policy("max", Scenario(workers=2))
+    >>> made_for(policy, Scenario(workers=2, pmax_dbw=-10.0))
+    {'pmax_dbw': (-20.0, -10.0)}
     """
     its, here = (s.model_dump(mode="json") for s in (policy.scenario, scenario))
     ignored = DRAWING_FIELDS if recorded else frozenset[str]()
@@ -124,7 +167,14 @@ def made_for(
 
 
 def made_for_sentence(name: str, differences: Mapping[str, tuple[Any, Any]]) -> str:
-    """A sentence for the reader, without its capital and full stop.
+    """Describe the differences between scenarios in a sentence, without its full stop.
+
+    Args:
+        name: name of the policy.
+        differences: result of :func:`made_for`.
+
+    Returns:
+        The sentence.
 
     >>> made_for_sentence("pdg", {"objective": ("rate", "psr")})
     'pdg was made for another scenario: objective rate (here psr)'
@@ -151,7 +201,7 @@ def _alike(policy: Policy, scenario: Scenario, name: str) -> bool:
 
 
 def _per_worker(scenario: Scenario, name: str) -> Tensor:
-    """The values of a field, (L,) float64."""
+    """Values of a field for all workers, (L,) float64."""
     if name == "weights":
         return scenario.worker_weights
     return torch.tensor(getattr(scenario, name), dtype=torch.float64).expand(scenario.workers)
@@ -166,14 +216,17 @@ def _shown(value: Any) -> str:
 
 
 def default_policies() -> tuple[str, ...]:
-    """Names of those that a comparison shows unless others are asked for.
+    """Names of the registered policies that a comparison includes by default.
 
-    Those whose class itself says ``by_default``: one derived from them does not inherit it.
+    These are the classes that set ``by_default`` themselves; derived classes do not inherit it.
+
+    >>> "max" in default_policies()
+    True
     """
     return tuple(n for n in POLICIES.names() if vars(POLICIES.find(n)).get("by_default", False))
 
 
-#: What stands for a policy: a name or path, a policy, a class, or a function of CSI and scenario.
+#: Specifies a policy: a name or path, a policy, a class, or a function of CSI and scenario.
 PolicyLike = str | os.PathLike[str] | Policy | type[Policy] | Callable[[Tensor, Scenario], Any]
 
 
@@ -186,20 +239,26 @@ def make_policy(
     seed: int = 0,
     **options: Any,
 ) -> Policy:
-    """Make a policy for a scenario, or read a saved one.
+    """Make a policy for a scenario, or load a saved one.
 
     A saved policy that was made for another scenario is used with a warning.
 
     Args:
         what: a registered name; ``package.module:Object``; the directory of a training run or a
-            policy's file; a :class:`Policy`, which is returned; a class of policies; or a function
-            ``f(csi, scenario)`` that maps H (N, L, L) to powers (N, L) in W.
+            policy file; a :class:`Policy`, which is returned; a policy class; or a function
+            ``f(csi, scenario)`` that maps H (N, L, L) in 1/W to powers (N, L) in W.
         scenario: the cell and its radio.
-        channels: to tune on: the training split of a set, or all channels of an array (N, L, L);
-            without any the policy draws from the scenario.
-        problem: to be solved; None is the problem that the scenario describes.
-        seed: of random numbers.
-        options: further arguments of the class's ``make``, those in its ``options``.
+        channels: channels to tune on, the training split of a set or all channels of an array
+            (N, L, L); None draws channels from the scenario.
+        problem: optimisation problem; None uses the problem of the scenario.
+        seed: seed of random numbers.
+        options: additional keyword arguments of the class's ``make``.
+
+    Returns:
+        The policy.
+
+    Raises:
+        InputError: if ``what`` is unknown, or does not fit the number of workers or the options.
 
     >>> make_policy("max", Scenario(workers=2)).allocate(torch.ones(1, 2, 2))
     tensor([[0.0100, 0.0100]])
@@ -210,7 +269,7 @@ def make_policy(
     accepted = found.options if isinstance(found, type) else found.open_options
     for option in options.keys() - set(accepted):
         raise InputError(
-            f"{option}: {found.name} does not take it; accepted options: "
+            f"{option}: {found.name} does not accept this option; accepted options: "
             f"{', '.join(accepted) or 'none'}."
         )
     return _made(found, scenario, context, options)
@@ -227,22 +286,33 @@ def make_policies(
 ) -> dict[str, Policy]:
     """Make several policies for a scenario, by label.
 
-    A policy is labelled by the registered name that it was asked for, else by its own name; two
-    policies of one name are told apart by what they were asked for, or by a number.
+    The label of a policy is its registered name if it is requested by that name, and
+    ``policy.name`` otherwise. If a label occurs twice, the given name or path or a number is
+    appended.
 
     Args:
-        names: each as in :func:`make_policy`, or a single one; a mapping gives the labels.
+        names: one or several of the values that :func:`make_policy` accepts; the keys of a mapping
+            are the labels.
         scenario: the cell and its radio.
-        channels: to tune on, as in :func:`make_policy`.
-        problem: to be solved; None is the problem that the scenario describes.
-        seed: of random numbers.
-        options: further arguments of ``make``; a class is given those in its ``options``.
+        channels: channels to tune on, as in :func:`make_policy`.
+        problem: optimisation problem; None uses the problem of the scenario.
+        seed: seed of random numbers.
+        options: additional keyword arguments of ``make``; every class gets those it accepts.
+
+    Returns:
+        The policies by label.
+
+    Raises:
+        InputError: as :func:`make_policy`, or if ``names`` is empty.
+
+    >>> list(make_policies(["max", "rand"], Scenario(workers=2)))
+    ['max', 'rand']
     """
     Scenario.check(scenario, "scenario")
     if not names:
-        raise InputError(f"policies: none given; accepted: {', '.join(POLICIES.names())}.")
+        raise InputError(f"policies: no policy is given; accepted: {', '.join(POLICIES.names())}.")
     context, options = TuningContext(_tuning_channels(channels), problem, seed), options or {}
-    # Everything is found before the first policy is tuned, so that a wrong name costs no time.
+    # All names are resolved before the first policy is tuned, so that errors appear at once.
     if isinstance(names, Mapping):
         labelled = {label: _find(what, scenario, context) for label, what in names.items()}
         return {
@@ -269,7 +339,7 @@ def make_policies(
 
 
 def _tuning_channels(channels: Channels | ArrayLike | None) -> Channels | None:
-    """Channels with a training split, which is the whole of an array; None: there is none."""
+    """Channels to tune on: all channels of an array; None if the training split is empty."""
     if channels is None:
         return None
     if isinstance(channels, Channels):
@@ -281,7 +351,7 @@ def _tuning_channels(channels: Channels | ArrayLike | None) -> Channels | None:
 
 
 def _find(what: PolicyLike, scenario: Scenario, context: TuningContext) -> Policy | type[Policy]:
-    """The policy, or the class that makes it."""
+    """Resolve a name, path, class or function to a policy or a policy class."""
     found: object = what
     if isinstance(what, str | os.PathLike):
         name = str(what)
@@ -305,7 +375,7 @@ def _made(
     context: TuningContext,
     options: Mapping[str, Any],
 ) -> Policy:
-    """The policy, or the one that its class makes, with the options that it takes."""
+    """Make a policy of a class, with the accepted options; a policy is returned as it is."""
     accepted = found.options if isinstance(found, type) else found.open_options
     taken = {name: value for name, value in options.items() if name in accepted}
     if isinstance(found, Policy):
@@ -325,6 +395,6 @@ def _saved(path: str, scenario: Scenario, channels: Channels | None) -> Policy:
 def _check_workers(policy: Policy, scenario: Scenario, name: str) -> None:
     if policy.fixed_workers not in (None, scenario.workers):
         raise InputError(
-            f"policies: {name} takes exactly {policy.fixed_workers} workers; there are "
+            f"policies: {name} takes exactly {policy.fixed_workers} workers; the scenario has "
             f"{scenario.workers}."
         )

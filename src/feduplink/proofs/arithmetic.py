@@ -1,12 +1,13 @@
 """Rigorous arithmetic: the quantities of a link as balls, and float64 operations rounded outwards.
 
-A ball (``flint.arb``) is a midpoint and a radius; python-flint rounds so that the exact result for
-all numbers in the arguments is inside. A comparison of balls is true only if it is so for all
-numbers in them. Float64 numbers are taken as the exact numbers they are.
+A ball (``flint.arb``) is a midpoint and a radius; python-flint rounds such that the ball contains
+the exact result for all numbers in the arguments. A comparison of balls is true only if it is true
+for all numbers in them. Float64 numbers are taken as exact.
 
-IEEE 754 requires the result of + − × ÷ to be the float64 nearest to the exact one. So the exact
-result lies between the two neighbours of the computed one: outward rounding takes the neighbour on
-the safe side. Functions such as exp and log have no such guarantee; they are computed with balls.
+IEEE 754 requires the result of + − × ÷ to be the float64 number nearest to the exact result, which
+therefore lies between the two neighbours of the computed one. Outward rounding takes the neighbour
+on the safe side. Functions such as exp and log have no such guarantee; they are computed with
+balls.
 
 All numbers here are at least 0, and :mod:`feduplink.proofs.format` keeps them far from
 overflow and underflow.
@@ -29,7 +30,7 @@ ZERO = arb(0)
 
 @contextlib.contextmanager
 def precision() -> Iterator[None]:
-    """All balls in the block have midpoints of 64 bits."""
+    """Context in which all balls have midpoints of 64 bits."""
     with ctx.workprec(_PRECISION):
         yield
 
@@ -45,27 +46,35 @@ def rate(sinr: arb) -> arb:
 
 
 def between(low: float, high: float) -> arb:
-    """A ball that holds [low, high]."""
+    """A ball that contains [low, high]."""
     return arb(low).union(arb(high))
 
 
 def larger(first: arb, second: arb) -> arb:
-    """A ball that holds the larger one of two numbers."""
+    """A ball that contains the larger of two numbers."""
     return first.max(second)
 
 
 def up(value: Floats) -> Floats:
-    """No less than the exact result that was rounded to ``value``."""
+    """Upper bound on the exact result that was rounded to ``value``."""
     return np.nextafter(value, np.inf)
 
 
 def down(value: Floats) -> Floats:
-    """No more than it."""
+    """Lower bound on the exact result that was rounded to ``value``."""
     return np.nextafter(value, -np.inf)
 
 
 def noise_and_interference_up(cross: Floats, power: Floats) -> Floats:
-    """No less than 1 + Σ_j β_ij p_j, (n, L), for gains (n, L, L) and powers (n, L)."""
+    """Upper bound on 1 + Σ_j β_ij p_j.
+
+    Args:
+        cross: β with a zero diagonal, (n, L, L), 1/W.
+        power: p, (n, L), W.
+
+    Returns:
+        (n, L).
+    """
     total = np.ones_like(power)
     for worker in range(power.shape[-1]):
         total = up(total + up(cross[:, :, worker] * power[:, worker, None]))
@@ -73,7 +82,7 @@ def noise_and_interference_up(cross: Floats, power: Floats) -> Floats:
 
 
 def noise_and_interference_down(cross: Floats, power: Floats) -> Floats:
-    """No more than 1 + Σ_j β_ij p_j, (n, L)."""
+    """Lower bound on 1 + Σ_j β_ij p_j; arguments as for :func:`noise_and_interference_up`."""
     total = np.ones_like(power)
     for worker in range(power.shape[-1]):
         total = down(total + down(cross[:, :, worker] * power[:, worker, None]))

@@ -1,8 +1,7 @@
-"""Verification of a proof: the boxes cover all powers, each bound holds, and the statement
-follows.
+"""Verification of a proof: the boxes cover all powers, each bound holds, the statement follows.
 
-Each check returns None, or a sentence that states what is wrong. All numbers that decide are
-computed in ball arithmetic or with outward rounding (:mod:`feduplink.proofs.arithmetic`).
+Each check returns None, or a sentence about the first error. All numbers that decide are computed
+in ball arithmetic or with outward rounding (:mod:`feduplink.proofs.arithmetic`).
 """
 
 from __future__ import annotations
@@ -31,30 +30,30 @@ from feduplink.proofs.format import (
 )
 from feduplink.proofs.leaf_bounds import (
     LeafBounds,
+    floor_slack,
     most_efficient_power,
-    under_the_floor,
-    worker_worths,
+    worker_values,
 )
 from feduplink.proofs.regions import Gains, Regions
 
 
-def wrong_multipliers(proof: Proof) -> str | None:
-    """Weak duality takes any multipliers that are not negative, and none without a constraint."""
+def multiplier_error(proof: Proof) -> str | None:
+    """Check that the multipliers are dual feasible: nonnegative, and 0 without a constraint."""
     problem = proof.problem
     if (proof.multipliers < 0).any():
         return "a multiplier is negative"
     if (proof.multipliers[~problem.active] != 0).any():
-        return "a multiplier is not 0 where there is no limit"
+        return "a multiplier is not 0 for a worker without a limit"
     if problem.utility is ProvedUtility.SUM:
         if not np.array_equal(proof.objective_weight, problem.weights):
-            return "the objective is not weighted as the problem says"
+            return "the weights of the objective differ from those of the problem"
     elif (proof.objective_weight <= 0).any():
         return "a weight of the objective is not positive"
     return None
 
 
-def wrong_powers(proof: Proof) -> str | None:
-    """The powers are within their limits, reach the objective, and meet the constraints."""
+def power_error(proof: Proof) -> str | None:
+    """Check that the powers are in range, achieve the objective and satisfy the constraints."""
     outside = (proof.power < 0) | (proof.power > proof.problem.pmax_w)
     if outside.any():
         channel, worker = (int(index[0]) for index in np.nonzero(outside))
@@ -62,7 +61,7 @@ def wrong_powers(proof: Proof) -> str | None:
     problem = proof.problem
     sinrs = _sinrs(proof)
     means = [ZERO] * len(problem.weights)
-    missed = ZERO
+    violation = ZERO
     for worker in range(len(problem.weights)):
         links = [
             (sinr, arb(float(power)))
@@ -78,43 +77,43 @@ def wrong_powers(proof: Proof) -> str | None:
                 limit = arb(float(limits[worker]))
                 scale = abs(limit) if limits[worker] != 0 else arb(1)
                 mean = _total(problem, worker, measure, links) / len(links)
-                missed = balls.larger(missed, (limit - mean) / scale)
-    reached = _utility(problem, means)
+                violation = balls.larger(violation, (limit - mean) / scale)
+    objective = _utility(problem, means)
     statement = proof.statement
     if statement.objective > -math.inf and not (
-        reached is not None and reached >= arb(statement.objective)
+        objective is not None and objective >= arb(statement.objective)
     ):
-        found = "−inf" if reached is None else f"{float(reached):.9g}"
-        return f"the objective is said to be {statement.objective:.9g}, and is {found}"
-    if not missed <= arb(statement.violation):
+        found = "−inf" if objective is None else f"{float(objective):.9g}"
+        return f"objective {statement.objective:.9g} claimed, {found} found"
+    if not violation <= arb(statement.violation):
         return (
-            f"constraints are said to be missed by {statement.violation:.3g} of their limits at "
-            f"most, and are by {float(missed):.3g}"
+            f"violation of the constraints by at most {statement.violation:.3g} of their limits "
+            f"claimed, {float(violation):.3g} found"
         )
     return None
 
 
-def wrong_bound(proof: Proof) -> str | None:
-    """The stated bound is no less than the one that follows from the channels' bounds.
+def bound_error(proof: Proof) -> str | None:
+    """Check that the stated bound follows from the bounds of the channels.
 
-    mean(upper) + max_y [g(y) − w·y], or what nobody exceeds without interference.
+    It must be at least mean(upper) + max_y [g(y) − w·y], or at least the interference-free bound.
     """
     total = sum((arb(float(upper)) for upper in proof.upper), ZERO) / len(proof.upper)
-    proved = total + _conjugate(proof)
+    implied = total + _conjugate(proof)
     stated = arb(proof.statement.upper_bound)
-    if proved <= stated:
+    if implied <= stated:
         return None
-    possible = _interference_free(proof)
-    if possible is not None and possible <= stated:
+    interference_free = _interference_free(proof)
+    if interference_free is not None and interference_free <= stated:
         return None
     return (
-        f"the bound is said to be {proof.statement.upper_bound:.9g}, and {float(proved):.9g} "
-        "follows from those of the channels"
+        f"upper bound {proof.statement.upper_bound:.9g} claimed, {float(implied):.9g} follows from "
+        "the bounds of the channels"
     )
 
 
 def _sinrs(proof: Proof) -> list[list[arb]]:
-    """SINRs at the proof's powers, worker by worker and channel by channel, L lists of N."""
+    """SINRs at the proof's powers by worker and channel, L lists of N."""
     csi = proof.csi.astype(np.float64).tolist()
     powers = [[arb(power) for power in row] for row in proof.power.tolist()]
     workers = range(len(powers[0]))
@@ -132,7 +131,7 @@ def _sinrs(proof: Proof) -> list[list[arb]]:
 def _total(
     problem: ProvedProblem, worker: int, measure: ProvedMeasure, links: list[tuple[arb, arb]]
 ) -> arb:
-    """The sum of a measure over the SINRs and powers of a worker's rounds on the air."""
+    """Sum of a measure over the SINRs and powers of the rounds in which a worker transmits."""
     total = ZERO
     waterfall, inefficiency = arb(problem.waterfall), arb(problem.amplifier_inefficiency)
     static = arb(float(problem.static_power_w[worker]))
@@ -147,7 +146,7 @@ def _total(
 
 
 def _utility(problem: ProvedProblem, means: Sequence[arb]) -> arb | None:
-    """g(y); None where it is −∞."""
+    """g(y); None if it is −∞."""
     total = ZERO
     for weight, mean in zip(problem.weights.tolist(), means, strict=True):
         if problem.utility is ProvedUtility.SUM:
@@ -164,48 +163,48 @@ def _conjugate(proof: Proof) -> arb:
     total = ZERO
     if proof.problem.utility is ProvedUtility.FAIRNESS:
         weights = zip(proof.problem.weights.tolist(), proof.objective_weight.tolist(), strict=True)
-        for own, price in weights:
-            if own > 0:
-                total += arb(own) * ((arb(own) / arb(price)).log() - 1)
+        for weight, price in weights:
+            if weight > 0:
+                total += arb(weight) * ((arb(weight) / arb(price)).log() - 1)
     return total
 
 
 def _interference_free(proof: Proof) -> arb | None:
-    """g(E[max_p f_i(α_i p)]): nobody has more than alone on the air."""
+    """Interference-free bound g(E[max_p f_i(α_i p)]); None if it is −∞."""
     problem = proof.problem
     direct = Gains.from_csi(proof.csi.astype(np.float64)).direct
-    most = []
+    means = []
     for worker, pmax in enumerate(problem.pmax_w.tolist()):
-        alone = direct[:, worker]
+        direct_gains = direct[:, worker]
         if problem.objective is ProvedMeasure.EFFICIENCY:
-            total = _most_efficient(problem, worker, alone)
+            total = _most_efficient(problem, worker, direct_gains)
         else:
-            links = [(arb(gain) * arb(pmax), arb(pmax)) for gain in alone.tolist()]
+            links = [(arb(gain) * arb(pmax), arb(pmax)) for gain in direct_gains.tolist()]
             total = _total(problem, worker, problem.objective, links)
-        most.append(total / len(direct))
-    return _utility(problem, most)
+        means.append(total / len(direct))
+    return _utility(problem, means)
 
 
 def _most_efficient(problem: ProvedProblem, worker: int, gains: Floats) -> arb:
-    """No less than Σ_n max_p ln(1 + α_n p) / (μ p + P_c): a tangent of the logarithm at p⁰."""
+    """Upper bound on Σ_n max_p ln(1 + α_n p) / (μ p + P_c), by a tangent of the logarithm at p⁰."""
     pmax = np.full_like(gains, problem.pmax_w[worker])
     static_power_w = np.full_like(gains, problem.static_power_w[worker])
     inefficiency = arb(problem.amplifier_inefficiency)
     peaks = most_efficient_power(
         gains, static_power_w, problem.amplifier_inefficiency, np.zeros_like(gains), pmax
     )
-    static, top = arb(float(static_power_w[0])), arb(float(pmax[0]))
+    static, pmax_ball = arb(float(static_power_w[0])), arb(float(pmax[0]))
     total = ZERO
     for gain, at in zip(map(arb, gains.tolist()), map(arb, peaks.tolist()), strict=True):
         at_peak = 1 + gain * at
-        rate, tilt = at_peak.log(), gain / at_peak
-        at_top = (rate + tilt * (top - at)) / (inefficiency * top + static)
-        total += balls.larger((rate - tilt * at) / static, at_top)
+        rate, slope = at_peak.log(), gain / at_peak
+        at_top = (rate + slope * (pmax_ball - at)) / (inefficiency * pmax_ball + static)
+        total += balls.larger((rate - slope * at) / static, at_top)
     return total
 
 
-#: Boxes that a process takes at a time, at least a channel, and after which progress is reported;
-#: also the regions in memory at once.
+#: Number of boxes per task of a process, after which progress is reported, and number of regions in
+#: memory at a time.
 BOXES_AT_ONCE = 20_000
 
 
@@ -217,23 +216,23 @@ def find_error(
     Args:
         proof: the proof.
         processes: number of processes that share its channels.
-        boxes_at_once: number of boxes that a process takes at a time, at least those of a channel.
+        boxes_at_once: number of boxes per task of a process, at least those of one channel.
 
     Returns:
-        What does not hold, in a sentence; None if the statement is proved.
+        A sentence about the first error; None if the statement is proved.
     """
     if not proof.tree.is_queue() or proof.tree.roots != len(proof.upper):
-        return "the boxes are no complete tree: their halves are not all there"
+        return "incomplete branching tree: child boxes are missing"
     with balls.precision():
-        for wrong in (wrong_multipliers, wrong_powers, wrong_bound):
-            if (failure := wrong(proof)) is not None:
-                return failure
+        for check in (multiplier_error, power_error, bound_error):
+            if (error := check(proof)) is not None:
+                return error
     parts = list(_parts(proof, boxes_at_once))
     with track("check", len(proof.tree.node), "boxes") as progress:
         done = 0
-        for part, failure in zip(parts, _checked(parts, processes), strict=True):
-            if failure is not None:
-                return failure
+        for part, error in zip(parts, _part_errors(parts, processes), strict=True):
+            if error is not None:
+                return error
             done += len(part.proof.tree.node)
             progress.advance(done)
     return None
@@ -241,7 +240,14 @@ def find_error(
 
 @dataclass(frozen=True)
 class _Part:
-    """The proof for some of the channels, and which channels and boxes of the whole they are."""
+    """The proof for consecutive channels.
+
+    Attributes:
+        proof: the proof for these channels.
+        first: index of the first channel in the whole proof.
+        rows: rows of the boxes in the whole proof, (m,).
+        boxes_at_once: number of boxes in memory at a time.
+    """
 
     proof: Proof
     first: int
@@ -250,7 +256,7 @@ class _Part:
 
 
 def _parts(proof: Proof, boxes_at_once: int) -> Iterator[_Part]:
-    """Runs of channels with about ``boxes_at_once`` boxes each."""
+    """Split a proof into consecutive channels with about ``boxes_at_once`` boxes each."""
     channel = proof.tree.channel()
     boxes = np.cumsum(np.bincount(channel, minlength=len(proof.upper)))
     first = 0
@@ -271,43 +277,43 @@ def _parts(proof: Proof, boxes_at_once: int) -> Iterator[_Part]:
         first = last
 
 
-def _checked(parts: list[_Part], processes: int) -> Iterator[str | None]:
-    """What is wrong with each of the parts, in order."""
+def _part_errors(parts: list[_Part], processes: int) -> Iterator[str | None]:
+    """First error of each part, in order; None for parts without one."""
     if min(processes, len(parts)) == 1:
-        yield from map(_wrong_part, parts)
+        yield from map(_part_error, parts)
         return
     silence = functools.partial(show_progress, False)
     with process_pool(min(processes, len(parts)), silence) as pool:
-        yield from pool.map(_wrong_part, parts)
+        yield from pool.map(_part_error, parts)
 
 
 @balls.precision()
-def _wrong_part(part: _Part) -> str | None:
-    """The first channel and box whose bound does not hold, in a sentence."""
+def _part_error(part: _Part) -> str | None:
+    """A sentence about the first channel and box whose bound does not hold, or None."""
     proof = part.proof
     tree = proof.tree
-    worths = worker_worths(proof)
-    bounds = LeafBounds(worths, under_the_floor(worths, proof.floor))
-    every = Gains.from_csi(proof.csi.astype(np.float64))
-    regions = Regions.roots(every, proof.problem.pmax_w, proof.floor)
+    values = worker_values(proof)
+    bounds = LeafBounds(values, floor_slack(values, proof.floor))
+    all_gains = Gains.from_csi(proof.csi.astype(np.float64))
+    regions = Regions.roots(all_gains, proof.problem.pmax_w, proof.floor)
     for level in tree.levels():
         halves = []
         for start in range(0, level.stop - level.start, part.boxes_at_once):
-            some = regions.take(slice(start, start + part.boxes_at_once))
-            gains = every.take(some.channel)
-            some = some.tightened(gains, proof.floor)
-            nodes = level.start + start + np.arange(len(some.channel))
-            for box, channel, found in _leaves(tree, nodes, some, gains, bounds):
+            chunk = regions.take(slice(start, start + part.boxes_at_once))
+            gains = all_gains.take(chunk.channel)
+            chunk = chunk.tightened(gains, proof.floor)
+            nodes = level.start + start + np.arange(len(chunk.channel))
+            for box, channel, found in _leaves(tree, nodes, chunk, gains, bounds):
                 where = f"channel {part.first + channel}, box {part.rows[box]}"
                 if found is None:
-                    return f"{where}: said to be empty, but is not"
+                    return f"{where}: claimed to be empty, but is not"
                 claimed = float(proof.upper[channel])
                 if not found <= arb(claimed):
                     return f"{where}: bound {claimed:.9g} claimed, {float(found.upper()):.9g} found"
             split = tree.split[nodes]
             rows = nodes[split]
             halves.append(
-                some.take(split).halves(tree.node[rows], tree.worker[rows], tree.split_at[rows])
+                chunk.take(split).halves(tree.node[rows], tree.worker[rows], tree.split_at[rows])
             )
         regions = Regions.concat(halves)
     return None
@@ -316,26 +322,27 @@ def _wrong_part(part: _Part) -> str | None:
 def _leaves(
     tree: ProofTree, nodes: Integers, regions: Regions, gains: Gains, bounds: LeafBounds
 ) -> Iterator[tuple[int, int, arb | None]]:
-    """Box, channel and bound of the leaves among ``nodes``; None for one that is not empty.
+    """Box, channel and bound of the leaves among ``nodes``.
 
-    A leaf whose region is empty has nothing to bound.
+    Leaves whose region is empty need no bound and are omitted. The bound is None for a leaf that is
+    claimed to be empty but is not.
     """
     kind = tree.node[nodes]
     for leaf in (Node.EMPTY, Node.MONOTONE, Node.TANGENT):
         rows = np.flatnonzero((kind == leaf) & ~regions.empty)
-        some, their_gains = regions.take(rows), gains.take(rows)
+        chunk, leaf_gains = regions.take(rows), gains.take(rows)
         found: Iterator[arb | None]
         if leaf is Node.EMPTY:
             found = iter([None] * len(rows))
         elif leaf is Node.MONOTONE:
-            found = bounds.monotone(some, their_gains)
+            found = bounds.monotone(chunk, leaf_gains)
         else:
             tangents = tree.tangent_rows[nodes[rows]]
             found = bounds.tangent(
-                some,
-                their_gains,
+                chunk,
+                leaf_gains,
                 tree.at_power[tangents],
                 tree.sinr_slope[tangents],
                 tree.upper_ends[tangents],
             )
-        yield from zip(nodes[rows].tolist(), some.channel.tolist(), found, strict=True)
+        yield from zip(nodes[rows].tolist(), chunk.channel.tolist(), found, strict=True)

@@ -26,7 +26,7 @@ Booleans = NDArray[np.bool_]
 
 
 class ProvedMeasure(StrEnum):
-    """What a proof may have as its objective and under lower limits."""
+    """Measures that a proof may have as its objective and under lower limits."""
 
     SUCCESS = "psr"  #: exp(−m / SINR)
     RATE = "rate"  #: ln(1 + SINR), nats/s/Hz
@@ -34,14 +34,14 @@ class ProvedMeasure(StrEnum):
 
 
 class ProvedUtility(StrEnum):
-    """How the workers' means y become one number."""
+    """Utility g of the workers' means y."""
 
     SUM = "weighted-sum"  #: Σ ω y
     FAIRNESS = "proportional-fairness"  #: Σ ω ln y
 
 
 class Node(IntEnum):
-    """What becomes of a box: it is split in two, or it is a leaf and bounded."""
+    """Kind of a box: split in two (``BY_…``), or a leaf with the proof of its bound."""
 
     BY_SINR = 0
     BY_POWER = 1
@@ -53,12 +53,15 @@ class Node(IntEnum):
 
 @dataclass(frozen=True)
 class Statement:
-    """What is proved.
+    """The claim of a proof.
 
     Attributes:
-        objective: what the powers reach at least; −∞ where a worker that counts is never heard.
-        violation: by which share of its limit they miss a constraint at most; 0 if they meet all.
-        upper_bound: what no policy exceeds that meets the constraints on the channels.
+        objective: lower bound on g(E[f]) at the proof's powers; −∞ if a worker with a weight never
+            transmits.
+        violation: upper bound on the relative violation of a constraint at these powers; 0 if they
+            satisfy all.
+        upper_bound: upper bound on g(E[f]) of every policy that satisfies the constraints on the
+            channels.
     """
 
     objective: float
@@ -74,9 +77,9 @@ class ProvedProblem:
         objective: f.
         utility: g.
         weights: ω, (L,).
-        constraints: c, K of them.
-        limits: (K, L), in the unit of the measure.
-        active: which worker has a limit in which constraint, (K, L).
+        constraints: the K measures c_k.
+        limits: (K, L), in the units of the measures.
+        active: whether a worker has a limit, (K, L).
         pmax_w, static_power_w: Pmax and P_c, (L,), W.
         waterfall: m.
         amplifier_inefficiency: μ.
@@ -96,19 +99,19 @@ class ProvedProblem:
 
 @dataclass(frozen=True)
 class ProofTree:
-    """The branching of N channels as one queue of M boxes.
+    """The branching trees of N channels as one queue of M boxes.
 
-    The first N boxes are the roots, one per channel; the two halves of the r-th box that is split
-    are boxes N + 2 r and N + 2 r + 1, the lower half first. So there is nothing to say about
-    parents, and both halves of a box are always there.
+    The first N boxes are the roots, one per channel. The halves of the r-th box that is split are
+    boxes N + 2 r and N + 2 r + 1, the lower half first. Parents are therefore implicit, and both
+    halves of a box are always present.
 
     Attributes:
         roots: N.
-        node: what becomes of every box, a :class:`Node`, (M,).
-        worker: whose quantity splits it, (M,); 0 for a leaf.
-        split_at: at which SINR or power in W, (M,); 0 for a leaf and for a split by silence.
-        at_power: where the tangents are taken, (T, L), W, in the order of their leaves.
-        sinr_slope: of the lines above the workers' values in ln SINR, (T, L).
+        node: kind of every box, a :class:`Node`, (M,).
+        worker: worker whose quantity is split, (M,); 0 for a leaf.
+        split_at: SINR or power in W of the split, (M,); 0 for a leaf and for a split by silence.
+        at_power: points of tangency, (T, L), W, in the order of their leaves.
+        sinr_slope: slopes of the lines above the workers' values in ln SINR, (T, L).
         upper_ends: whether R q is bounded from the upper ends of SINR and power, (T, L).
     """
 
@@ -122,22 +125,22 @@ class ProofTree:
 
     @cached_property
     def split(self) -> Booleans:
-        """Which boxes are split, (M,)."""
+        """Whether a box is split, (M,)."""
         return self.node <= Node.BY_SILENCE
 
     @cached_property
     def tangent_rows(self) -> Integers:
-        """Which tangent bounds a box that is bounded by one, (M,)."""
+        """Row of the tangent of every box that is bounded by one, (M,)."""
         return np.cumsum(self.node == Node.TANGENT) - 1
 
     def is_queue(self) -> bool:
-        """Whether the boxes are a queue as described: then all of a root is in its leaves."""
+        """Whether the boxes form such a queue, so that the leaves cover the roots."""
         parents = np.flatnonzero(self.split)
         children = self.roots + 2 * np.arange(len(parents))
         return len(self.node) == self.roots + 2 * len(parents) and bool((parents < children).all())
 
     def levels(self) -> Iterator[slice]:
-        """The boxes generation by generation."""
+        """Iterate over the rows of the boxes level by level."""
         start, stop = 0, self.roots
         while start < stop:
             yield slice(start, stop)
@@ -152,7 +155,16 @@ class ProofTree:
         return channel
 
     def take(self, channel: Integers, first: int, last: int) -> tuple[ProofTree, Integers]:
-        """The branching of channels ``first`` to ``last`` − 1, and the rows of its boxes here."""
+        """Extract the trees of channels ``first`` to ``last`` − 1.
+
+        Args:
+            channel: channel of every box, (M,).
+            first: first channel.
+            last: channel after the last.
+
+        Returns:
+            The trees, and the rows of their boxes in this queue.
+        """
         chosen = (channel >= first) & (channel < last)
         tangents = chosen[self.node == Node.TANGENT]
         return (
@@ -171,20 +183,20 @@ class ProofTree:
 
 @dataclass(frozen=True)
 class Proof:
-    """A statement with all that is needed to check it.
+    """A statement with all data needed to check it.
 
     Attributes:
-        statement: what is proved.
-        problem: what it is about.
-        csi: the channels H, (N, L, L), relative to the noise; float32 or float64.
-        rows: where the channels are in the file they were recorded in, (N,); None if drawn.
+        statement: the claim.
+        problem: objective, utility and constraints.
+        csi: the channels H, (N, L, L), relative to the noise power; float32 or float64.
+        rows: rows of the channels in the file of recorded channels, (N,); None if drawn.
         multipliers: λ of the constraints, (K, L).
         objective_weight: w of the objective's measure, (L,): ω for the weighted sum.
-        power: the powers that reach the objective, (N, L), W.
-        upper: what no powers' Lagrangian exceeds in a channel, (N,).
-        floor: the SINR under which a worker on the air is worth next to nothing, (L,).
+        power: powers that achieve the objective, (N, L), W.
+        upper: upper bound on the Lagrangian of each channel, (N,).
+        floor: SINR at or below which transmitting has a negligible value, (L,).
         tree: the boxes that prove ``upper``.
-        scenario: the scenario as text, for readers; nothing is concluded from it.
+        scenario: the scenario as text, for readers; the checker ignores it.
     """
 
     statement: Statement
@@ -201,7 +213,7 @@ class Proof:
 
     @property
     def channels_sha256(self) -> str:
-        """What tells the channels from others."""
+        """Checksum of the channels (:func:`channels_sha256`)."""
         return channels_sha256(self.csi)
 
 
@@ -215,10 +227,9 @@ def channels_sha256(csi: NDArray[np.float32] | Floats) -> str:
 FORMAT = "feduplink proof"
 VERSION = 2
 
-#: Most numbers in one array.
-_MOST_NUMBERS = 2 * 10**9
-#: Powers, gains, SINRs and the like are 0 or between these: no product of a few of them leaves
-#: the range of float64.
+#: Maximum size of an array.
+_MAX_NUMBERS = 2 * 10**9
+#: Range of the magnitudes of nonzero numbers, so that products of a few stay in range of float64.
 _SMALLEST, _LARGEST = 1e-50, 1e50
 
 
@@ -227,11 +238,11 @@ class _Array:
     """An array of the file.
 
     Attributes:
-        name: in the file.
-        field: where it is in a :class:`Proof`, ``problem.limits`` for instance.
+        name: name in the file.
+        field: attribute of :class:`Proof`, for instance ``problem.limits``.
         shape: a letter of :data:`_SIZES` for each dimension.
-        sign: 1 for numbers above 0, 0 for numbers of at least 0, None for any.
-        whole: type of whole numbers from 0 on, which are below :data:`_LIMITS`; None for
+        sign: 1 for positive numbers, 0 for numbers of at least 0, None for any.
+        whole: integer type for nonnegative integers, bounded by :data:`_INTEGER_LIMITS`; None for
             floating-point numbers.
     """
 
@@ -261,11 +272,11 @@ _ARRAYS = (
     _Array("tangents/sinr_slope", "tree.sinr_slope", "TL", sign=0),
     _Array("tangents/upper_ends", "tree.upper_ends", "TL", whole=np.bool_),
 )
-#: Node kinds and truth values.
-_LIMITS = {np.int8: len(Node), np.bool_: 2}
+#: Number of values of an integer type: node kinds and booleans.
+_INTEGER_LIMITS = {np.int8: len(Node), np.bool_: 2}
 _ROWS = _Array("channels/rows", "rows", "N", whole=np.int64)
-#: Channels, workers, constraints, boxes and tangents: the dimension of an array that has as many,
-#: and the largest number that is read.
+#: Numbers of channels, workers, constraints, boxes and tangents: array and dimension that define
+#: each, and the accepted maximum.
 _SIZES = {
     "N": ("channels/csi", 0, 10**7),
     "L": ("channels/csi", 1, 1024),
@@ -280,7 +291,7 @@ _Name = TypeVar("_Name", bound=StrEnum)
 
 
 def write_proof(path: Path, proof: Proof) -> None:
-    """Write a proof; the file appears under its name only when it is complete."""
+    """Write a proof to an HDF5 file; the file appears under its name only when it is complete."""
     with writing_hdf5(path) as file:
         file.attrs.update(format=fixed_text(FORMAT), version=VERSION)
         file[_SCENARIO] = fixed_text(proof.scenario)
@@ -300,9 +311,15 @@ def write_proof(path: Path, proof: Proof) -> None:
 
 
 def read_proof(path: str | os.PathLike[str]) -> Proof:
-    """Read a proof and check that it is one; raises :class:`InputError` with the reason.
+    """Read a proof and validate its format.
 
-    Whether it holds is another question: :func:`feduplink.proofs.checker.find_error`.
+    It does not check that the proof holds; see :func:`feduplink.proofs.checker.find_error`.
+
+    Args:
+        path: HDF5 file.
+
+    Raises:
+        InputError: if the file is not a proof, is damaged, or contains values out of range.
     """
     with reading_hdf5(path, "proof") as file:
         if not {"version", "format"} <= file.attrs.keys():
@@ -315,6 +332,7 @@ def read_proof(path: str | os.PathLike[str]) -> Proof:
 
 
 def _proof_in(file: h5py.File) -> Proof:
+    """Read and validate all parts of an open file."""
     sizes = _sizes(file)
     arrays = {array.field: _values(file, array, sizes) for array in _ARRAYS}
     if channels_sha256(arrays["csi"]) != attribute_of(file["channels"], "sha256"):
@@ -327,7 +345,7 @@ def _proof_in(file: h5py.File) -> Proof:
     if (tree.split_at[tree.node <= Node.BY_POWER] == 0).any():
         raise InputError("splits a box at a power or SINR of 0")
     if np.count_nonzero(tree.node == Node.TANGENT) != sizes["T"]:
-        raise InputError("has not one tangent per box that is bounded by one")
+        raise InputError("has a number of tangents that differs from that of tangent leaves")
     if (tree.worker >= sizes["L"]).any():
         raise InputError("has a number in tree/worker that is out of range")
     return Proof(
@@ -341,23 +359,23 @@ def _proof_in(file: h5py.File) -> Proof:
 
 
 def _sizes(file: h5py.File) -> dict[str, int]:
-    """The sizes of :data:`_SIZES`, before any array is read."""
+    """Read the sizes of :data:`_SIZES` before any array is read."""
     dimensions = {array.name: len(array.shape) for array in _ARRAYS}
     sizes = {}
-    for size, (name, axis, most) in _SIZES.items():
+    for size, (name, axis, maximum) in _SIZES.items():
         dataset = dataset_in(file, name)
-        if dataset.ndim != dimensions[name] or dataset.size > _MOST_NUMBERS:
+        if dataset.ndim != dimensions[name] or dataset.size > _MAX_NUMBERS:
             raise InputError(f"has {name} of shape {dataset.shape}")
         sizes[size] = int(dataset.shape[axis])
-        if sizes[size] > most:
-            raise InputError(f"is too large: {size} = {sizes[size]}; accepted: {most}")
+        if sizes[size] > maximum:
+            raise InputError(f"is too large: {size} = {sizes[size]}; accepted: {maximum}")
     if 0 in (sizes["N"], sizes["L"]):
-        raise InputError("holds no channels")
+        raise InputError("contains no channels")
     return sizes
 
 
 def _values(file: h5py.File, array: _Array, sizes: dict[str, int]) -> np.ndarray[Any, Any]:
-    """The numbers of an array, none of them out of its range."""
+    """Read an array and check its shape, type and range."""
     name, dataset = array.name, dataset_in(file, array.name)
     expected = tuple(sizes[size] for size in array.shape)
     if dataset.shape != expected or dataset.dtype.kind not in ("biu" if array.whole else "f"):
@@ -365,7 +383,7 @@ def _values(file: h5py.File, array: _Array, sizes: dict[str, int]) -> np.ndarray
     values: np.ndarray[Any, Any] = dataset[()]
     if array.whole:
         whole = values.astype(np.int64)
-        if (whole < 0).any() or (whole >= _LIMITS.get(array.whole, math.inf)).any():
+        if (whole < 0).any() or (whole >= _INTEGER_LIMITS.get(array.whole, math.inf)).any():
             raise InputError(f"has a number in {name} that is out of range")
         return whole.astype(array.whole)
     if values.dtype not in (np.float32, np.float64):
@@ -375,8 +393,8 @@ def _values(file: h5py.File, array: _Array, sizes: dict[str, int]) -> np.ndarray
     accepted = (inside & (values > 0)) if array.sign == 1 else (inside | (values == 0))
     if not accepted.all():
         raise InputError(
-            f"has a number in {name} that is not accepted; accepted: "
-            f"{'' if array.sign == 1 else '0 and '}sizes from {_SMALLEST:g} to {_LARGEST:g}"
+            f"has a number in {name} that is out of range; accepted: "
+            f"{'' if array.sign == 1 else '0 and '}magnitudes from {_SMALLEST:g} to {_LARGEST:g}"
         )
     if array.sign == 0 and (values < 0).any():
         raise InputError(f"has a negative number in {name}")
@@ -384,6 +402,7 @@ def _values(file: h5py.File, array: _Array, sizes: dict[str, int]) -> np.ndarray
 
 
 def _scenario_in(file: h5py.File) -> str:
+    """Read the scenario text."""
     dataset = dataset_in(file, _SCENARIO)
     if dataset.shape != () or dataset.dtype.kind != "S":
         raise InputError(f"has {_SCENARIO} of {dataset.dtype}; accepted: a text of fixed length")
@@ -391,22 +410,26 @@ def _scenario_in(file: h5py.File) -> str:
 
 
 def _statement_in(file: h5py.File) -> Statement:
+    """Read and validate the statement."""
     names = (field.name for field in fields(Statement))
     statement = Statement(*(float(attribute_of(file["statement"], name)) for name in names))
     if np.isnan(statement.objective) or statement.objective == np.inf:
-        raise InputError("states no objective: it is not a number")
+        raise InputError(f"has objective {statement.objective}; accepted: a number or -inf")
     if not np.isfinite(statement.upper_bound):
-        raise InputError("states no bound: it is not finite")
+        raise InputError(f"has upper_bound {statement.upper_bound}; accepted: a finite number")
     if not 0 <= statement.violation < np.inf:
-        raise InputError("states no violation: it is negative or not finite")
+        raise InputError(
+            f"has violation {statement.violation}; accepted: a finite number of 0 or more"
+        )
     return statement
 
 
 def _problem_in(file: h5py.File, arrays: dict[str, Any]) -> ProvedProblem:
+    """Read and validate the problem."""
     group = file["problem"]
     names = str(attribute_of(group, "constraints")).split()
     if len(names) != len(arrays["limits"]):
-        raise InputError(f"names {len(names)} constraints of {len(arrays['limits'])}")
+        raise InputError(f"names {len(names)} constraints for {len(arrays['limits'])} limits")
     return ProvedProblem(
         objective=_member(ProvedMeasure, attribute_of(group, "objective")),
         utility=_member(ProvedUtility, attribute_of(group, "utility")),
@@ -418,6 +441,7 @@ def _problem_in(file: h5py.File, arrays: dict[str, Any]) -> ProvedProblem:
 
 
 def _member(names: type[_Name], given: object) -> _Name:
+    """Convert a name to an enumeration member."""
     try:
         return names(str(given))
     except ValueError:
@@ -425,6 +449,7 @@ def _member(names: type[_Name], given: object) -> _Name:
 
 
 def _positive(group: h5py.Group, name: str) -> float:
+    """Read a positive attribute in the accepted range."""
     value = float(attribute_of(group, name))
     if not _SMALLEST <= value <= _LARGEST:
         raise InputError(f"has {name} {value:g}; accepted: {_SMALLEST:g} to {_LARGEST:g}")
@@ -432,16 +457,22 @@ def _positive(group: h5py.Group, name: str) -> float:
 
 
 def check_recording(proof: Proof, csi: NDArray[np.float32], origin: str) -> None:
-    """Refuse unless the proof's channels are, bit for bit, those rows of the recorded ones.
+    """Check that the proof's channels equal, bit for bit, their rows of recorded ones.
 
-    A proof of drawn channels names no rows; it is compared with all recorded channels.
+    A proof of drawn channels has no rows; it is compared with all recorded channels.
 
     Args:
-        proof: names its rows of the recording, or none.
+        proof: the proof.
         csi: recorded channels, (N, L, L).
-        origin: the recording, for a sentence.
+        origin: name of the recording in the error message.
+
+    Raises:
+        InputError: if the channels differ.
     """
     rows = np.arange(len(csi)) if proof.rows is None else proof.rows
     same = csi.shape[1:] == proof.csi.shape[1:] and len(rows) == len(proof.csi)
     if not (same and bool((rows < len(csi)).all()) and np.array_equal(csi[rows], proof.csi)):
-        raise InputError(f"channels: the proof is about other channels than those of {origin}.")
+        raise InputError(
+            f"channels: {origin} contains other channels than the proof; accepted: the recording "
+            "from which those of the proof were read."
+        )

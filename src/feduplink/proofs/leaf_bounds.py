@@ -1,24 +1,25 @@
 """Upper bounds on the Lagrangian of a channel over a region, in ball arithmetic.
 
-With multipliers λ_ki ≥ 0 on E[1(p_i > 0) (c_ki − limit_ki)] ≥ 0 and weights w of the objective's
+With multipliers λ_ki ≥ 0 of E[1(p_i > 0) (c_ki − limit_ki)] ≥ 0 and weights w of the objective's
 measure f, the Lagrangian is Σ_i 1(p_i > 0) (a_i PSR_i + b_i R_i + c_i EE_i − d_i) with a, b and c
 the sums of w and λ over the measures and d_i = Σ_k λ_ki limit_ki.
 
-As a function of s = ln SINR at a fixed power, and of t = ln p without interference, what a worker
-contributes is convex, then concave, then convex, where parts may be empty. For such a function φ on
+As a function of s = ln SINR at a fixed power, and of t = ln p without interference, the value of a
+worker is convex, then concave, then convex, where parts may be empty. For such a function φ on
 [lo, hi] and the tangent T at a point of the concave part,
 
     φ ≤ max(φ(lo), φ(hi), T(lo), T(hi)):
 
-in the concave part φ is under T; in a convex part it is under the larger of its ends, one of which
-is an end of the interval and the other one in the concave part. Without a concave part φ is under
-the larger of φ(lo) and φ(hi).
+in the concave part φ ≤ T; in a convex part φ is at most the larger of its values at the ends, one
+of which is an end of the interval and the other one in the concave part. Without a concave part φ
+is at most max(φ(lo), φ(hi)).
 
-The smaller of two bounds counts; both are proved in docs/proofs.md. The first takes every worker at
-the largest SINR that the region allows. The second uses a tangent: the value of a worker lies under
-a line in ln SINR, which is concave in the log-powers t = ln p; so the sum of the lines lies under
-its tangent at any point, and the tangent is largest at a corner of the region. The choice of
-tangents is not rigorous and need not be: a bad one makes a bound loose, never wrong.
+There are two bounds, both proved in docs/proofs.md, and the smaller one is used. The first takes
+every worker at the largest SINR that the region allows. The second uses a tangent: the value of a
+worker is at most a line in ln SINR, which is concave in the log-powers t = ln p. The sum of the
+lines is therefore at most its tangent at any point, and the tangent has its maximum at a corner of
+the region. The choice of tangents is not rigorous and need not be: a poor choice makes a bound
+loose, never invalid.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ from feduplink.proofs.regions import Gains, Regions
 
 _BISECTIONS = 26
 _NEWTON_STEPS = 2
-#: Steps to the most efficient power; from where they start they are enough.
-_PEAK_STEPS = 9
+#: Newton steps to the most efficient power, which converge from the starting point used.
+_EFFICIENCY_STEPS = 9
 
 
 def most_concave_sinr(waterfall: float) -> float:
-    """Where a PSR + b R is concave in ln SINR, whatever a and b, if it is anywhere."""
+    """SINR at which a PSR + b R is concave in ln SINR, for all a and b with such an SINR."""
     m = waterfall
     if m >= 1:
         return np.inf
@@ -59,11 +60,21 @@ def most_concave_sinr(waterfall: float) -> float:
 def peak_sinr(
     success: Floats, per_rate: Floats, slope: Floats, waterfall: float, low: Floats, high: Floats
 ) -> Floats:
-    """The largest a PSR + b R − slope ln SINR where it is concave in ln SINR within [low, high].
+    """Maximiser of a PSR + b R − slope ln SINR in its concave part within [low, high].
 
-    NaN where it is concave nowhere. From the point where it is most concave, halves of the
-    interval lead towards where the derivative is 0 or the concave part ends; Newton's method
-    ends the search.
+    Bisection from the point of strongest concavity brackets the zero of the derivative or the end
+    of the concave part; Newton's method refines it.
+
+    Args:
+        success: a, (n, L).
+        per_rate: b, (n, L).
+        slope: slope of the line in ln SINR, (n, L).
+        waterfall: m.
+        low: lower limit of the SINR, (n, L).
+        high: upper limit of the SINR, (n, L).
+
+    Returns:
+        SINR, (n, L), not rigorous; NaN without a concave part.
     """
 
     def derivatives(sinr: Floats) -> tuple[Floats, Floats]:
@@ -74,19 +85,19 @@ def peak_sinr(
 
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         inner = np.clip(np.full_like(low, most_concave_sinr(waterfall)), low, high)
-        tilt, bend = derivatives(inner)
-        concave = bend < 0
-        rising = tilt > 0
+        derivative, curvature = derivatives(inner)
+        concave = curvature < 0
+        rising = derivative > 0
         outer = np.where(rising, high, low)
         for _ in range(_BISECTIONS):
             middle = np.sqrt(inner * outer)
-            tilt, bend = derivatives(middle)
-            onward = ((tilt > 0) == rising) & (bend < 0)
-            inner, outer = np.where(onward, middle, inner), np.where(onward, outer, middle)
+            derivative, curvature = derivatives(middle)
+            move_on = ((derivative > 0) == rising) & (curvature < 0)
+            inner, outer = np.where(move_on, middle, inner), np.where(move_on, outer, middle)
         for _ in range(_NEWTON_STEPS):
-            tilt, bend = derivatives(inner)
-            proposed = np.clip(inner * np.exp(-tilt / bend), low, high)
-            near = np.abs(tilt / bend) < 1e-3
+            derivative, curvature = derivatives(inner)
+            proposed = np.clip(inner * np.exp(-derivative / curvature), low, high)
+            near = np.abs(derivative / curvature) < 1e-3
             inner = np.where(near & (derivatives(proposed)[1] < 0), proposed, inner)
         return np.where(concave, inner, np.nan)
 
@@ -94,14 +105,24 @@ def peak_sinr(
 def most_efficient_power(
     gain: Floats, static_power_w: Floats, inefficiency: float, low: Floats, high: Floats
 ) -> Floats:
-    """The power in [low, high] with the largest ln(1 + gain p) / (μ p + P_c).
+    """Maximiser of ln(1 + gain p) / (μ p + P_c) in [low, high], not rigorous.
 
-    v = ln(1 + gain p) solves e^v (v − 1) = gain P_c / μ − 1; Newton's method from above.
+    v = ln(1 + gain p) solves e^v (v − 1) = gain P_c / μ − 1, by Newton's method from above.
+
+    Args:
+        gain: SINR per watt, any shape, 1/W.
+        static_power_w: P_c, W.
+        inefficiency: μ.
+        low: lower limit of the power, W.
+        high: upper limit of the power, W.
+
+    Returns:
+        Power in W, in the shape of ``gain``.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         ratio = gain * static_power_w / inefficiency
         v = np.minimum(np.sqrt(2 * ratio), 1 + np.log1p(ratio))
-        for _ in range(_PEAK_STEPS):
+        for _ in range(_EFFICIENCY_STEPS):
             v = v - (v - 1 + (1 - ratio) * np.exp(-v)) / v
         found: Floats = np.clip(np.nan_to_num(np.expm1(v) / gain, nan=np.inf), low, high)
     return found
@@ -110,10 +131,11 @@ def most_efficient_power(
 def peak_power(
     slope: Floats, factor: Floats, static_power_w: Floats, inefficiency: float, low: Floats
 ) -> Floats:
-    """The first power from ``low`` on with a largest slope ln p + factor / (μ p + P_c).
+    """First maximiser of slope ln p + factor / (μ p + P_c) from ``low`` on, not rigorous.
 
-    u = μ p is the smaller root of slope (u + P_c)² = factor u, which is at most P_c. Without a
-    root the sum rises all the way and P_c is taken, without a slope it falls and ``low`` is.
+    u = μ p is the smaller root of slope (u + P_c)² = factor u, which is at most P_c. Without a root
+    the sum increases everywhere and P_c is used. Without a positive slope it decreases and ``low``
+    is used.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         half = factor - 2 * slope * static_power_w
@@ -121,14 +143,14 @@ def peak_power(
         drawn = 2 * slope * static_power_w**2 / (half + root)
         falls = (half > 0) & (root >= 0)
         drawn = np.where(slope > 0, np.where(falls, drawn, static_power_w), 0.0)
-        # A little less than P_c is certainly where the sum is concave.
+        # Slightly below P_c, where the sum is certainly concave.
         drawn = np.minimum(drawn, static_power_w * (1 - 1e-12))
     return np.maximum(drawn / inefficiency, low)
 
 
 @dataclass(frozen=True)
-class WorkerWorth:
-    """a PSR + b R + c EE − d of one worker on the air.
+class WorkerValue:
+    """Value a PSR + b R + c EE − d of one transmitting worker.
 
     Attributes:
         success, rate, efficiency, cost: a, b, c and d.
@@ -145,12 +167,12 @@ class WorkerWorth:
     inefficiency: arb
 
     def at_most(self, sinr: arb) -> arb:
-        """a PSR + (b + c / P_c) R − d: with all powers that lead to ``sinr``, no less."""
+        """Upper bound a PSR + (b + c / P_c) R − d over all powers with this SINR."""
         per_rate = self.rate + self.efficiency / self.static_power_w
         return self.of_sinr(sinr, per_rate) - self.cost
 
     def of_sinr(self, sinr: arb, per_rate: arb) -> arb:
-        """a PSR + ``per_rate`` R, which does not fall with the SINR."""
+        """a PSR + ``per_rate`` R, which is non-decreasing in the SINR."""
         value = ZERO
         if not self.success.is_zero():
             value += self.success * balls.success(sinr, self.waterfall)
@@ -163,10 +185,10 @@ class WorkerWorth:
         return 1 / (self.inefficiency * power + self.static_power_w)
 
 
-def worker_worths(proof: Proof) -> list[WorkerWorth]:
-    """What every worker is worth, L of them."""
+def worker_values(proof: Proof) -> list[WorkerValue]:
+    """Values of the L workers at the proof's multipliers and weights."""
     problem = proof.problem
-    worths = []
+    values = []
     for worker, weight in enumerate(proof.objective_weight):
         price = dict.fromkeys(ProvedMeasure, ZERO)
         price[problem.objective] += arb(float(weight))
@@ -177,8 +199,8 @@ def worker_worths(proof: Proof) -> list[WorkerWorth]:
             multiplier = arb(float(multipliers[worker]))
             price[measure] += multiplier
             cost += multiplier * arb(float(limits[worker]))
-        worths.append(
-            WorkerWorth(
+        values.append(
+            WorkerValue(
                 price[ProvedMeasure.SUCCESS],
                 price[ProvedMeasure.RATE],
                 price[ProvedMeasure.EFFICIENCY],
@@ -188,78 +210,98 @@ def worker_worths(proof: Proof) -> list[WorkerWorth]:
                 arb(problem.amplifier_inefficiency),
             )
         )
-    return worths
+    return values
 
 
-def under_the_floor(worths: list[WorkerWorth], floor: Floats) -> arb:
-    """What all workers on the air at SINRs of no more than their ``floor`` (L,) add, at most.
+def floor_slack(values: list[WorkerValue], floor: Floats) -> arb:
+    """Upper bound on the total value of transmitting workers with SINRs of at most their floor.
 
-    To silence them costs no more than this, and harms nobody: the others' SINRs rise. So the
-    largest Lagrangian is at most this much above that of powers whose senders are all above.
+    Silencing these workers lowers the Lagrangian by at most this bound and increases the SINRs of
+    the others. The largest Lagrangian thus exceeds that of powers whose workers are all above their
+    floors by at most this bound.
+
+    Args:
+        values: values of the L workers.
+        floor: SINR, (L,).
     """
     total = ZERO
-    for worth, sinr in zip(worths, floor, strict=True):
-        total += balls.larger(worth.at_most(arb(float(sinr))), ZERO)
+    for worker_value, sinr in zip(values, floor, strict=True):
+        total += balls.larger(worker_value.at_most(arb(float(sinr))), ZERO)
     return total
 
 
-def highest_over_line(
-    worth: WorkerWorth, per_rate: arb, slope: arb, low: arb, high: arb, peak: float
+def max_above_line(
+    worker_value: WorkerValue, per_rate: arb, slope: arb, low: arb, high: arb, peak: float
 ) -> arb:
-    """No less than a PSR + b R − slope ln SINR for SINRs in [low, high], b = ``per_rate``.
+    """Upper bound on a PSR + b R − slope ln SINR over SINRs in [low, high].
 
     As a function of ln SINR its curvature is a e^(−ℓ) ℓ (ℓ − 1) + b x / (1 + x)² with x the SINR
-    and ℓ = m / x, and negative on an interval if anywhere (docs/theory.md, section 4). ``peak``
-    is a guess of the largest value in it.
+    and ℓ = m / x, and the part with negative curvature is an interval (docs/theory.md, section 4).
+
+    Args:
+        worker_value: value of the worker.
+        per_rate: b.
+        slope: slope of the line in ln SINR.
+        low: lower limit of the SINR.
+        high: upper limit of the SINR.
+        peak: guess of the maximiser in the concave part; NaN for none.
     """
     log_low, log_high = low.log(), high.log()
 
     def ends(per_rate: arb) -> arb:
         return balls.larger(
-            worth.of_sinr(low, per_rate) - slope * log_low,
-            worth.of_sinr(high, per_rate) - slope * log_high,
+            worker_value.of_sinr(low, per_rate) - slope * log_low,
+            worker_value.of_sinr(high, per_rate) - slope * log_high,
         )
 
-    if worth.success.is_zero():
+    if worker_value.success.is_zero():
         return ends(per_rate)
     if not math.isnan(peak):
         x = arb(peak)
-        loss = worth.waterfall / x
-        success = worth.success * (-loss).exp()
+        loss = worker_value.waterfall / x
+        success = worker_value.success * (-loss).exp()
         share = x / (1 + x)
         if success * loss * (loss - 1) + per_rate * share / (1 + x) < 0:
             log_x = x.log()
             value = success + per_rate * balls.rate(x) - slope * log_x
-            tilt = success * loss + per_rate * share - slope
-            steps = balls.larger(tilt * (log_low - log_x), tilt * (log_high - log_x))
+            derivative = success * loss + per_rate * share - slope
+            steps = balls.larger(derivative * (log_low - log_x), derivative * (log_high - log_x))
             return balls.larger(ends(per_rate), value + steps)
-    return ends(per_rate + _more_to_be_convex(worth, per_rate, low, high))
+    return ends(per_rate + _convexifying_rate(worker_value, per_rate, low, high))
 
 
-def _more_to_be_convex(worth: WorkerWorth, per_rate: arb, low: arb, high: arb) -> arb:
-    """By how much b has to grow so that the value is convex in ln SINR on [low, high].
+def _convexifying_rate(worker_value: WorkerValue, per_rate: arb, low: arb, high: arb) -> arb:
+    """Increase of b at which the value is convex in ln SINR on [low, high].
 
-    R is at least 0, so a larger b bounds the value from above. Convex it is if the curvature is
-    not negative where it is most concave, the point of [low, high] next to
+    R is at least 0, so a larger b gives an upper bound. The value is convex if its curvature is
+    nonnegative at the point of strongest concavity, the point of [low, high] nearest to
     m (4 − m + √(8 + m²)) / (4 (1 − m)), which is at infinity for m ≥ 1.
     """
-    m = worth.waterfall
+    m = worker_value.waterfall
     x = high
     if m < 1:
         x = (m * (4 - m + (8 + m * m).sqrt()) / (4 * (1 - m))).max(low).min(high)
     loss = m / x
-    bend = worth.success * (-loss).exp() * loss * (loss - 1)
-    missing = -bend * (1 + x) ** 2 / x - per_rate
-    return balls.larger(missing, ZERO).upper()
+    curvature = worker_value.success * (-loss).exp() * loss * (loss - 1)
+    increase = -curvature * (1 + x) ** 2 / x - per_rate
+    return balls.larger(increase, ZERO).upper()
 
 
-def highest_draw(
-    worth: WorkerWorth, gradient: arb, factor: arb, at: arb, low: arb, high: arb, turn: arb
+def max_draw_terms(
+    worker_value: WorkerValue, gradient: arb, factor: arb, at: arb, low: arb, high: arb, turn: arb
 ) -> arb:
-    """No less than gradient ln(p / at) + factor q(p) for p in [low, high], q = 1 / (μ p + P_c).
+    """Upper bound on gradient ln(p / at) + factor q(p) for p in [low, high], q = 1 / (μ p + P_c).
 
-    As a function of ln p, q is concave up to μ p = P_c and convex beyond; ``turn`` is a guess of
-    the largest value where the sum is concave.
+    As a function of ln p, q is concave up to μ p = P_c and convex beyond.
+
+    Args:
+        worker_value: value of the worker.
+        gradient: derivative of the tangent in ln p.
+        factor: c K.
+        at: point of tangency, W.
+        low: lower limit of the power, W.
+        high: upper limit of the power, W.
+        turn: guess of the maximiser in the concave part, W.
     """
     if factor.is_zero():
         if gradient > 0:
@@ -267,49 +309,61 @@ def highest_draw(
         if gradient < 0:
             return gradient * (low / at).log()
     if gradient < 0:
-        return gradient * (low / at).log() + factor * worth.per_watt(low)
+        return gradient * (low / at).log() + factor * worker_value.per_watt(low)
     to_low, to_high = (low / at).log(), (high / at).log()
-    most = balls.larger(
-        gradient * to_low + factor * worth.per_watt(low),
-        gradient * to_high + factor * worth.per_watt(high),
+    largest = balls.larger(
+        gradient * to_low + factor * worker_value.per_watt(low),
+        gradient * to_high + factor * worker_value.per_watt(high),
     )
-    drawn = worth.inefficiency * turn
-    if drawn <= worth.static_power_w:
-        per_watt = worth.per_watt(turn)
+    drawn = worker_value.inefficiency * turn
+    if drawn <= worker_value.static_power_w:
+        per_watt = worker_value.per_watt(turn)
         to_turn = (turn / at).log()
-        tilt = -factor * drawn * per_watt * per_watt
+        derivative = -factor * drawn * per_watt * per_watt
         value = factor * per_watt
-        return most.max(gradient * to_low + value + tilt * (to_low - to_turn)).max(
-            gradient * to_high + value + tilt * (to_high - to_turn)
+        return largest.max(gradient * to_low + value + derivative * (to_low - to_turn)).max(
+            gradient * to_high + value + derivative * (to_high - to_turn)
         )
-    if worth.inefficiency * low >= worth.static_power_w:
-        return most
-    return gradient * to_low.union(to_high) + factor * worth.per_watt(low)
+    if worker_value.inefficiency * low >= worker_value.static_power_w:
+        return largest
+    return gradient * to_low.union(to_high) + factor * worker_value.per_watt(low)
 
 
 class LeafBounds:
-    """Bounds for given prices; ``slack`` is what workers under their floor may add."""
+    """Upper bounds on the Lagrangian over regions, at fixed prices.
 
-    def __init__(self, worths: list[WorkerWorth], slack: arb) -> None:
-        self._worths = worths
+    Args:
+        values: values of the L workers.
+        slack: bound on the total value of workers below their floor.
+    """
+
+    def __init__(self, values: list[WorkerValue], slack: arb) -> None:
+        self._values = values
         self._slack = slack
-        # Midpoints, for guesses.
+        # Midpoints, for guesses that need not be rigorous.
         self._success, self._rate, self._efficiency, self._static_power_w = (
-            np.array([float(getattr(worth, name)) for worth in worths])
+            np.array([float(getattr(worker_value, name)) for worker_value in values])
             for name in ("success", "rate", "efficiency", "static_power_w")
         )
         self._waterfall, self._inefficiency = map(
-            float, (worths[0].waterfall, worths[0].inefficiency)
+            float, (values[0].waterfall, values[0].inefficiency)
         )
 
     def monotone(self, regions: Regions, gains: Gains) -> Iterator[arb]:
-        """Σ_i a PSR + b R at the largest SINR + c times the largest EE − d, region by region.
+        """Bound Σ_i a PSR + b R at the largest SINR + c times the largest EE − d per region.
 
-        With k = α over the least noise and interference, EE ≤ ln(1 + k p) / (μ p + P_c); the
-        logarithm is under its tangent at any p⁰, and what remains is monotone in p.
+        With k = α over the lowest noise and interference, EE ≤ ln(1 + k p) / (μ p + P_c); the
+        logarithm is at most its tangent at any p⁰, and the resulting quotient is monotone in p.
+
+        Args:
+            regions: n regions.
+            gains: their channels.
+
+        Returns:
+            Iterator of n bounds.
         """
-        gain = up(gains.direct / regions.least_received(gains))
-        # From here on the rate is at its limit, and efficiency falls with more power.
+        gain = up(gains.direct / regions.least_interference(gains))
+        # Beyond this power the rate is at its limit, and the efficiency decreases.
         top = np.minimum(regions.power_high, up(regions.sinr_high / gain))
         top = np.maximum(top, regions.power_low)
         peak = top
@@ -328,19 +382,32 @@ class LeafBounds:
         sinr_slope: Floats,
         upper_ends: Booleans,
     ) -> Iterator[arb]:
-        """The sum of lines with ``sinr_slope`` by its tangent at ``at_power``, region by region."""
-        heard = regions.heard
-        at_power = np.where(heard, at_power, 0.0)
-        slope = np.where(heard, sinr_slope, 0.0)
+        """Bound the sum of lines in ln SINR by its tangent per region.
+
+        Args:
+            regions: n regions.
+            gains: their channels.
+            at_power: points of tangency, (n, L), W.
+            sinr_slope: slopes of the lines, (n, L).
+            upper_ends: whether R q is bounded from the upper ends of SINR and power, (n, L).
+
+        Returns:
+            Iterator of n bounds.
+        """
+        may_transmit = regions.may_transmit
+        at_power = np.where(may_transmit, at_power, 0.0)
+        slope = np.where(may_transmit, sinr_slope, 0.0)
         lowest = noise_and_interference_down(gains.cross, at_power)
         gradient_low, gradient_high = _gradient(gains.cross, at_power, slope, lowest)
-        # A worker that may rest is represented by its lowest power, and the others are given back
-        # what that takes from them.
-        resting = np.where(regions.may_be_silent, regions.power_low, 0.0)
-        received = noise_and_interference_up(gains.cross, resting) - 1.0
-        raised = up(1 + up(up(received) / regions.least_received(gains)))
+        # A worker that may be silent is represented by its lowest power. The SINRs of the others
+        # are raised by the reduction that this power causes.
+        silent_power = np.where(regions.may_be_silent, regions.power_low, 0.0)
+        received = noise_and_interference_up(gains.cross, silent_power) - 1.0
+        raised = up(1 + up(up(received) / regions.least_interference(gains)))
         sinr = up(up(up(gains.direct * at_power) / lowest) * raised)
-        at_rest = down(down(gains.direct * regions.power_low) / regions.most_received(gains))
+        sinr_if_silent = down(
+            down(gains.direct * regions.power_low) / regions.most_interference(gains)
+        )
         rate_ends = np.where(upper_ends, regions.sinr_high, regions.sinr_low)
         draw_ends = np.where(upper_ends, regions.power_high, regions.power_low)
         per_watt = 1 / (self._inefficiency * draw_ends + self._static_power_w)
@@ -371,61 +438,67 @@ class LeafBounds:
             np.minimum(turn, regions.power_high),
             at_power,
             sinr,
-            at_rest,
+            sinr_if_silent,
             rate_ends,
             draw_ends,
         )
         return self._sums(
-            regions, columns, lambda worth, *part: _under_tangent(worth, _Tangent(*part))
+            regions,
+            columns,
+            lambda worker_value, *part: _under_tangent(worker_value, _Tangent(*part)),
         )
 
     def _sums(
         self, regions: Regions, columns: tuple[np.ndarray, ...], value: Callable[..., arb]
     ) -> Iterator[arb]:
-        """The slack and what all workers that may send add, region by region.
+        """The slack plus the values of all workers that may transmit, per region.
 
-        ``value`` takes a worker's worth, whether it may be silent, and its row of the ``columns``.
+        Args:
+            regions: n regions.
+            columns: arrays (n, L).
+            value: maps a worker's value, whether it may be silent, and its entries of the columns
+                to a bound.
         """
-        columns = (regions.heard, regions.may_be_silent, *columns)
+        columns = (regions.may_transmit, regions.may_be_silent, *columns)
         for rows in zip(*(column.tolist() for column in columns), strict=True):
             total = self._slack
-            for worth, heard, *part in zip(self._worths, *rows, strict=True):
-                if heard:
-                    total += value(worth, *part)
+            for worker_value, may_transmit, *part in zip(self._values, *rows, strict=True):
+                if may_transmit:
+                    total += value(worker_value, *part)
             yield total
 
 
 def _gradient(cross: Floats, power: Floats, slope: Floats, lowest: Floats) -> tuple[Floats, Floats]:
     """Limits of σ_j − Σ_i σ_i β_ij p_j / (1 + Σ_k β_ik p_k), (n, L) each.
 
-    That is ∂/∂t_j of Σ_i σ_i ln SINR_i at t = ln p; ``lowest`` is no more than the denominator.
+    This is ∂/∂t_j of Σ_i σ_i ln SINR_i at t = ln p; ``lowest`` is a lower bound of the denominator.
     """
     highest = noise_and_interference_up(cross, power)
-    pulled_low, pulled_high = np.zeros_like(slope), np.zeros_like(slope)
+    loss_low, loss_high = np.zeros_like(slope), np.zeros_like(slope)
     for i in range(slope.shape[-1]):
         sent, steep = cross[:, i] * power, slope[:, i, None]
-        pulled_low = down(pulled_low + down(down(down(sent) * steep) / highest[:, i, None]))
-        pulled_high = up(pulled_high + up(up(up(sent) * steep) / lowest[:, i, None]))
-    return down(slope - pulled_high), up(slope - pulled_low)
+        loss_low = down(loss_low + down(down(down(sent) * steep) / highest[:, i, None]))
+        loss_high = up(loss_high + up(up(up(sent) * steep) / lowest[:, i, None]))
+    return down(slope - loss_high), up(slope - loss_low)
 
 
-def _at_best_ends(worth: WorkerWorth, may_be_silent: bool, *ends: float) -> arb:
+def _at_best_ends(worker_value: WorkerValue, may_be_silent: bool, *ends: float) -> arb:
     """a PSR + b R + c EE − d at the largest SINR and the best power; 0 if silence is better.
 
     ``ends`` are the largest SINR, the lowest power, the power up to which R is at most
     ln(1 + gain p), this gain, and a guess of the best power.
     """
     sinr, low, top, gain, peak = map(arb, ends)
-    value = worth.of_sinr(sinr, worth.rate) - worth.cost
-    if not worth.efficiency.is_zero():
+    value = worker_value.of_sinr(sinr, worker_value.rate) - worker_value.cost
+    if not worker_value.efficiency.is_zero():
         at_peak = 1 + gain * peak
-        rate, tilt = at_peak.log(), gain / at_peak
-        at_low = worth.per_watt(low)
-        most = balls.larger(
-            (rate + tilt * (low - peak)) * at_low,
-            (rate + tilt * (top - peak)) * worth.per_watt(top),
+        rate, derivative = at_peak.log(), gain / at_peak
+        at_low = worker_value.per_watt(low)
+        largest = balls.larger(
+            (rate + derivative * (low - peak)) * at_low,
+            (rate + derivative * (top - peak)) * worker_value.per_watt(top),
         )
-        value += worth.efficiency * most.min(balls.rate(sinr) * at_low)
+        value += worker_value.efficiency * largest.min(balls.rate(sinr) * at_low)
     return balls.larger(value, ZERO) if may_be_silent else value
 
 
@@ -433,16 +506,16 @@ class _Tangent(NamedTuple):
     """One worker's part of a tangent bound.
 
     Attributes:
-        may_be_silent: whether it may be silent.
-        slope: of its line in ln SINR.
+        may_be_silent: whether the worker may be silent.
+        slope: slope of its line in ln SINR.
         gradient_low, gradient_high: limits of the tangent's derivative in its log-power.
-        sinr_low, sinr_high: its SINR if it sends.
-        peak: a guess of where its value is largest over the line; NaN for none.
-        power_low, power_high: its power if it sends, W.
-        turn: a guess of where the part that depends on its power alone is largest.
-        at_power: where the tangent is taken, W.
-        sinr: no less than its SINR there, raised for those that may rest.
-        at_rest: no more than the SINR that represents it when it rests.
+        sinr_low, sinr_high: limits of its SINR if it transmits.
+        peak: guess of the maximiser of its value minus the line; NaN for none.
+        power_low, power_high: limits of its power if it transmits, W.
+        turn: guess of the maximiser of the part that depends on its power only, W.
+        at_power: point of tangency, W.
+        sinr: upper bound on its SINR there, raised for workers that may be silent.
+        sinr_if_silent: lower bound on the SINR that represents the silent worker.
         rate_end, draw_end: SINR and power from which R q is bounded.
     """
 
@@ -458,37 +531,43 @@ class _Tangent(NamedTuple):
     turn: float
     at_power: float
     sinr: float
-    at_rest: float
+    sinr_if_silent: float
     rate_end: float
     draw_end: float
 
 
-def _under_tangent(worth: WorkerWorth, part: _Tangent) -> arb:
-    """What a worker adds to the tangent of the sum of lines, at its best corner.
+def _under_tangent(worker_value: WorkerValue, part: _Tangent) -> arb:
+    """Largest contribution of a worker to the tangent of the sum of lines.
 
-    R q ≤ K q + q₀ R − K q₀, (K, q₀) at the ends that were chosen (McCormick); so the value is
-    at most a PSR + (b + c q₀) R − d − c K q₀, under a line in ln SINR, plus c K q(p).
+    R q ≤ K q + q₀ R − K q₀, with (K, q₀) at the chosen ends (McCormick). The value is therefore at
+    most a PSR + (b + c q₀) R − d − c K q₀, which is bounded by a line in ln SINR, plus c K q(p).
     """
     slope = arb(part.slope)
     low = arb(part.power_low)
-    per_rate, constant, factor = worth.rate, -worth.cost, ZERO
-    if not worth.efficiency.is_zero():
-        per_watt = worth.per_watt(arb(part.draw_end))
-        factor = worth.efficiency * balls.rate(arb(part.rate_end))
-        per_rate = per_rate + worth.efficiency * per_watt
+    per_rate, constant, factor = worker_value.rate, -worker_value.cost, ZERO
+    if not worker_value.efficiency.is_zero():
+        per_watt = worker_value.per_watt(arb(part.draw_end))
+        factor = worker_value.efficiency * balls.rate(arb(part.rate_end))
+        per_rate = per_rate + worker_value.efficiency * per_watt
         constant = constant - factor * per_watt
-    intercept = constant + highest_over_line(
-        worth, per_rate, slope, arb(part.sinr_low), arb(part.sinr_high), part.peak
+    intercept = constant + max_above_line(
+        worker_value, per_rate, slope, arb(part.sinr_low), arb(part.sinr_high), part.peak
     )
     if part.may_be_silent:
-        # Where it rests, worth 0, the line must be no less.
-        rest = -factor * worth.per_watt(low)
+        # The line must be at least 0, the value of a silent worker.
+        rest = -factor * worker_value.per_watt(low)
         if part.slope != 0:
-            rest -= slope * arb(part.at_rest).log()
+            rest -= slope * arb(part.sinr_if_silent).log()
         intercept = balls.larger(intercept, rest)
     if part.slope != 0:
         intercept += slope * arb(part.sinr).log()
     gradient = balls.between(part.gradient_low, part.gradient_high)
-    return intercept + highest_draw(
-        worth, gradient, factor, arb(part.at_power), low, arb(part.power_high), arb(part.turn)
+    return intercept + max_draw_terms(
+        worker_value,
+        gradient,
+        factor,
+        arb(part.at_power),
+        low,
+        arb(part.power_high),
+        arb(part.turn),
     )

@@ -1,6 +1,6 @@
-"""Boxes of powers and SINRs: the roots, their halves, and what limits imply for each other.
+"""Regions of powers and SINRs: roots, halves, and propagation of limits.
 
-Every limit is rounded outward, so a region is never smaller than the box it stands for.
+Every limit is rounded outwards, so a region contains the box it represents.
 """
 
 from __future__ import annotations
@@ -17,34 +17,44 @@ from feduplink.proofs.arithmetic import (
 )
 from feduplink.proofs.format import Booleans, Floats, Integers, Node
 
-#: How often limits are propagated into each other at every box.
-_ROUNDS = 2
+#: Number of rounds of limit propagation per box.
+_PROPAGATION_ROUNDS = 2
 
 
 @dataclass(frozen=True)
 class Gains:
-    """The channels of a few regions: α (n, L), and β with a zero diagonal (n, L, L)."""
+    """Gains of n channels.
+
+    Attributes:
+        direct: α, (n, L), 1/W.
+        cross: β with a zero diagonal, (n, L, L), 1/W.
+    """
 
     direct: Floats
     cross: Floats
 
     @classmethod
     def from_csi(cls, csi: Floats) -> Gains:
-        """Of channels (n, L, L)."""
+        """Split channels (n, L, L) into direct and cross gains."""
         cross = csi * (1 - np.eye(csi.shape[-1]))
         return cls(np.ascontiguousarray(np.diagonal(csi, axis1=1, axis2=2)), cross)
 
     def take(self, rows: Integers | Booleans) -> Gains:
-        """Some of the channels."""
+        """Select rows."""
         return Gains(self.direct[rows], self.cross[rows])
 
 
 @dataclass(frozen=True)
 class Regions:
-    """n regions of powers, (n, L) each, and of which channel each is, (n,).
+    """n regions of powers; limits and flags are (n, L).
 
-    A worker is silent, or transmits, or ``may_be_silent``: may do either. If it transmits, its
-    power in W and its SINR are within the limits.
+    Attributes:
+        channel: channel of each region, (n,).
+        power_low, power_high: limits of the power of a transmitting worker, W.
+        sinr_low, sinr_high: limits of its SINR.
+        may_be_silent: whether the worker may transmit or be silent.
+        silent: whether the worker is silent.
+        empty: whether the region is empty, (n,).
     """
 
     channel: Integers
@@ -58,7 +68,13 @@ class Regions:
 
     @classmethod
     def roots(cls, gains: Gains, pmax_w: Floats, floor: Floats) -> Regions:
-        """One per channel: everyone silent, or above its floor at up to Pmax."""
+        """One region per channel: each worker is silent, or above its floor with up to Pmax.
+
+        Args:
+            gains: the channels.
+            pmax_w: maximum transmit power, (L,), W.
+            floor: SINR, (L,).
+        """
         shape = gains.direct.shape
         return cls(
             np.arange(shape[0]),
@@ -73,7 +89,7 @@ class Regions:
 
     @staticmethod
     def concat(parts: list[Regions]) -> Regions:
-        """All of several."""
+        """Join regions along their rows."""
         return Regions(
             *(
                 np.concatenate(values)
@@ -82,19 +98,27 @@ class Regions:
         )
 
     @property
-    def heard(self) -> Booleans:
-        """Who sends or may send, (n, L)."""
+    def may_transmit(self) -> Booleans:
+        """Whether a worker may transmit, (n, L)."""
         return ~self.silent
 
     def take(self, rows: Integers | Booleans | slice) -> Regions:
-        """Some of the regions."""
+        """Select rows."""
         return Regions(*(values[rows] for values in vars(self).values()))
 
     def halves(self, node: np.ndarray, worker: Integers, split_at: Floats) -> Regions:
-        """The lower half of the first region, its upper half, those of the second, …, (2 n,).
+        """Split every region in two.
 
-        In the lower half the worker is silent or has no more than ``split_at``, or is silent if
-        it is split by silence; in the upper half it sends, with no less.
+        In the lower half the worker is silent or at most at ``split_at``; it is silent after a
+        split by silence. In the upper half it transmits, at or above ``split_at``.
+
+        Args:
+            node: kind of the split, a :class:`~feduplink.proofs.format.Node`, (n,).
+            worker: worker whose quantity is split, (n,).
+            split_at: SINR or power in W of the split, (n,).
+
+        Returns:
+            2 n regions: lower and upper half of the first, of the second, ….
         """
         both = self.take(np.repeat(np.arange(len(self.channel)), 2))
         node, worker, split_at = (np.repeat(values, 2) for values in (node, worker, split_at))
@@ -120,46 +144,50 @@ class Regions:
         both.silent[at] = True
         return both
 
-    def least_received(self, gains: Gains) -> Floats:
-        """No more than the noise and interference of any powers in the region, (n, L)."""
-        sure = np.where(self.may_be_silent | self.silent, 0.0, self.power_low)
-        return noise_and_interference_down(gains.cross, sure)
+    def least_interference(self, gains: Gains) -> Floats:
+        """Lower bound on noise plus interference at any powers in the region, (n, L)."""
+        transmits = np.where(self.may_be_silent | self.silent, 0.0, self.power_low)
+        return noise_and_interference_down(gains.cross, transmits)
 
-    def most_received(self, gains: Gains) -> Floats:
-        """No less than it, (n, L)."""
+    def most_interference(self, gains: Gains) -> Floats:
+        """Upper bound on noise plus interference at any powers in the region, (n, L)."""
         return noise_and_interference_up(gains.cross, np.where(self.silent, 0.0, self.power_high))
 
     def tightened(self, gains: Gains, floor: Floats) -> Regions:
-        """With limits of powers and SINRs propagated into each other.
+        """Propagate the limits of powers and SINRs into each other.
 
-        A worker whose limits leave nothing on the air is silent if it may rest; else the region is
-        empty.
+        A worker with contradictory limits is silent if it may be; otherwise the region is empty.
+
+        Args:
+            gains: the channels of the regions.
+            floor: SINR, (L,).
         """
         region = self
-        # The limits of a region that is empty already may run away; nothing is done with them.
+        # The limits of empty regions may overflow; they are not used.
         with np.errstate(over="ignore", invalid="ignore"):
-            for _ in range(_ROUNDS):
+            for _ in range(_PROPAGATION_ROUNDS):
                 region = region._tightened_once(gains, floor)
         return region
 
     def _tightened_once(self, gains: Gains, floor: Floats) -> Regions:
-        sure = ~self.may_be_silent & ~self.silent
-        least, most = self.least_received(gains), self.most_received(gains)
+        """One round of propagation."""
+        transmits = ~self.may_be_silent & ~self.silent
+        least, most = self.least_interference(gains), self.most_interference(gains)
         sinr_high = np.minimum(self.sinr_high, up(up(gains.direct * self.power_high) / least))
-        reached = down(down(gains.direct * self.power_low) / most)
-        sinr_low = np.where(sure, np.maximum(self.sinr_low, reached), self.sinr_low)
-        needed = down(down(sinr_low * least) / gains.direct)
-        power_low = np.maximum(self.power_low, needed)
-        enough = up(up(sinr_high * most) / gains.direct)
-        power_high = np.minimum(self.power_high, enough)
-        nothing = (power_low > power_high) | (sinr_low > sinr_high) | (sinr_high <= floor)
+        implied_sinr_low = down(down(gains.direct * self.power_low) / most)
+        sinr_low = np.where(transmits, np.maximum(self.sinr_low, implied_sinr_low), self.sinr_low)
+        implied_power_low = down(down(sinr_low * least) / gains.direct)
+        power_low = np.maximum(self.power_low, implied_power_low)
+        implied_power_high = up(up(sinr_high * most) / gains.direct)
+        power_high = np.minimum(self.power_high, implied_power_high)
+        contradiction = (power_low > power_high) | (sinr_low > sinr_high) | (sinr_high <= floor)
         return replace(
             self,
             power_low=power_low,
             power_high=power_high,
             sinr_low=sinr_low,
             sinr_high=sinr_high,
-            may_be_silent=self.may_be_silent & ~nothing,
-            silent=self.silent | (nothing & self.may_be_silent),
-            empty=self.empty | (nothing & sure).any(-1),
+            may_be_silent=self.may_be_silent & ~contradiction,
+            silent=self.silent | (contradiction & self.may_be_silent),
+            empty=self.empty | (contradiction & transmits).any(-1),
         )

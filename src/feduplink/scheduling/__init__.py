@@ -1,4 +1,4 @@
-"""The fastest and the cheapest round: who sends when, at which power (docs/schedule.md)."""
+"""Schedules of upload phases with minimum time + κ · energy per round (docs/schedule.md)."""
 
 from feduplink.scheduling.column_generation import (
     BoundedSchedules,

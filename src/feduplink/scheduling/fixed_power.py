@@ -1,9 +1,8 @@
-"""The best round of radios that keep their power: one vector, all start together, finishers leave.
+"""The best fixed power vector of a round: all workers start together and stop when complete.
 
-Time and energy of such a round are continuous functions of the log-powers, with kinks where two
-workers finish together, and neither convex nor smooth; with frozen SINRs they would be convex. So
-the search is a descent from several starts along the slopes of the exact round, and the best point
-it passes counts.
+Time and energy of such a round are continuous functions of the log-powers. They are not convex, and
+not differentiable where two workers finish at the same time. The search is a gradient descent on
+the exact round from several starting points; the best point visited is the result.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from feduplink.link import Schedule
 from feduplink.scenario import Scenario
 from feduplink.scheduling.column_generation import check_rounds, demand_of
 
-#: Steps of the descent, and the largest in ln p: it shrinks to a hundredth on the way.
+#: Number of descent steps, and length of the first in ln p; it decays to a hundredth.
 _STEPS = 150
-_LONGEST_STEP = 0.3
-#: Powers stay above this share of Pmax.
-_LOWEST = 1e-7
-#: Compensation of the path loss, from full power to everyone received alike.
-_COMPENSATION = (0.0, 0.5, 1.0)
-#: Channels at once.
-_CHUNK = 1024
+_FIRST_STEP = 0.3
+#: Lowest power relative to Pmax.
+_MIN_RELATIVE_POWER = 1e-7
+#: Fractions of path loss compensation at the starting points; 0 is full power for all workers.
+_COMPENSATION_FRACTIONS = (0.0, 0.5, 1.0)
+#: Channels per batch.
+_BATCH_SIZE = 1024
 
 
 def find_fixed_powers(
@@ -35,15 +34,26 @@ def find_fixed_powers(
     seconds_per_joule: float = 0.0,
     senders: Tensor | None = None,
 ) -> Schedule:
-    """Powers of least time + κ · energy for channels (N, L, L), as schedules of one phase.
+    """Find powers that minimise time + κ · energy if every worker keeps its power until it is done.
 
-    Arguments are those of :func:`~feduplink.scheduling.find_schedules`.
+    Args:
+        scenario: the radio.
+        csi: H, (N, L, L), linear, relative to the noise power.
+        bits: Z of an upload, a scalar or (L,).
+        seconds_per_joule: κ ≥ 0, s/J; 0 minimises the time.
+        senders: workers that take part, (N, L) bool; None: all.
+
+    Returns:
+        A schedule of one phase per channel.
+
+    Raises:
+        InputError: if ``csi`` is not (N, L, L), or κ is negative or not finite.
     """
     check_rounds(csi, [seconds_per_joule])
     takes_part = demand_of(scenario, csi, bits, senders) > 0
     parts = [
         _descend(scenario, csi[rows].double(), bits, seconds_per_joule, takes_part[rows])
-        for rows in (slice(first, first + _CHUNK) for first in range(0, len(csi), _CHUNK))
+        for rows in (slice(first, first + _BATCH_SIZE) for first in range(0, len(csi), _BATCH_SIZE))
     ]
     return Schedule.simultaneous(torch.cat(parts))
 
@@ -51,12 +61,14 @@ def find_fixed_powers(
 def _descend(
     scenario: Scenario, csi: Tensor, bits: float | Tensor, kappa: float, takes_part: Tensor
 ) -> Tensor:
-    """The best powers (N, L) W on the way down from all starts."""
+    """Best powers visited by gradient descent from all starting points, (N, L) W."""
     highest = scenario.max_power.to(csi).expand(takes_part.shape).log()
-    starts = [_received_alike(csi, highest, takes_part, share) for share in _COMPENSATION]
+    starts = [
+        _compensated_log_power(csi, highest, takes_part, share) for share in _COMPENSATION_FRACTIONS
+    ]
     position = torch.stack(starts).requires_grad_()
-    lowest = highest + torch.tensor(_LOWEST, dtype=csi.dtype).log()
-    optimiser = torch.optim.Adam([position], lr=_LONGEST_STEP)
+    lowest = highest + torch.tensor(_MIN_RELATIVE_POWER, dtype=csi.dtype).log()
+    optimiser = torch.optim.Adam([position], lr=_FIRST_STEP)
     decay = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.01 ** (1 / _STEPS))
     best = torch.full(position.shape[:-1], torch.inf, dtype=csi.dtype, device=csi.device)
     found = position.detach().clone()
@@ -70,7 +82,7 @@ def _descend(
         best = torch.where(better, cost.detach(), best)
         found = torch.where(better[..., None], position.detach(), found)
         optimiser.zero_grad()
-        # Relative costs: a slow round does not need longer steps than a quick one.
+        # Relative costs, so that step lengths do not depend on the duration of the round.
         (cost / cost.detach()).sum().backward()
         optimiser.step()
         decay.step()
@@ -81,8 +93,10 @@ def _descend(
     return torch.where(takes_part, torch.minimum(chosen, highest).exp(), 0.0)
 
 
-def _received_alike(csi: Tensor, highest: Tensor, takes_part: Tensor, share: float) -> Tensor:
-    """ln p with a share of the differences in gain compensated, the weakest at Pmax, (N, L)."""
+def _compensated_log_power(
+    csi: Tensor, highest: Tensor, takes_part: Tensor, share: float
+) -> Tensor:
+    """ln p with fractional path loss compensation ``share``, the weakest worker at Pmax, (N, L)."""
     received = csi.diagonal(dim1=-2, dim2=-1).log() + highest
     weakest = torch.where(takes_part, received, torch.inf).amin(-1, keepdim=True)
     return torch.minimum(highest, highest + share * (weakest - received))

@@ -1,16 +1,16 @@
-"""Participation: which workers send in a round, so that each delivers in a given share of the
-rounds.
+"""Participation: choice of the senders of a round, for a required delivery rate per worker.
 
-Minimise E[time + κ · energy] with P(worker i delivers) ≥ d_i. The dual splits over the channels:
-worker i earns λ_i for a delivered model, and the senders S of a round are those of the least
+Minimise E[time + κ · energy] subject to P(worker i delivers) ≥ d_i. The dual problem separates over
+the channels: worker i earns a reward λ_i per delivered upload, and the senders S of a round
+minimise
 
     time + κ · energy + Σ_{i ∉ S} λ_i.
 
-A worker in a deep fade waits for a better round. Somebody always sends: a round without any model
-teaches nothing, and of several models in one round the second teaches less than the first. With
-shares of models allowed this is a linear program again, whose solution leaves few shares between 0
-and 1; these are rounded in several ways, and the best counts. What the program costs bounds every
-choice of senders from below.
+A worker in a deep fade thus waits for a better round. Every round has at least one sender, because
+a round without an upload does not improve the model. If fractions of uploads are allowed, the
+choice is a linear program, whose optimum is a lower bound on the cost. Few of its fractions are
+strictly between 0 and 1; they are rounded at several thresholds, and the best rounding is the
+result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from feduplink.link.uploads import power_alone
 from feduplink.progress import track_each
 from feduplink.scenario import Scenario
 from feduplink.scheduling.column_generation import (
-    ALWAYS_S,
+    MANDATORY_REWARD_S,
     ColumnGeneration,
     check_rounds,
     round_batches,
@@ -37,8 +37,8 @@ from feduplink.scheduling.column_generation import (
 from feduplink.scheduling.phases import phase_rates
 from feduplink.tensor_record import TensorRecord
 
-#: Who sends: those with a share above one of these; of the last, the best one alone.
-_ROUNDINGS = (0.01, 0.25, 0.5, 0.75, 0.99, torch.inf)
+#: Thresholds of the share above which a worker sends; at the last, only the best worker sends.
+_ROUNDING_THRESHOLDS = (0.01, 0.25, 0.5, 0.75, 0.99, torch.inf)
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,10 +46,11 @@ class ChosenRounds(TensorRecord):
     """Senders and schedules of N rounds.
 
     Attributes:
-        senders: who takes part, (N, L) bool.
-        schedule: of the senders.
-        cost: time + κ · energy + Σ_{i ∉ S} λ_i, (N,) s.
-        lower: what no choice of senders and schedule is below, up to the tolerance, (N,) s.
+        senders: workers that take part, (N, L) bool.
+        schedule: schedules of the senders.
+        cost: time + κ · energy + Σ_{i ∉ S} λ_i, (N,), s.
+        lower: lower bound on the cost of any choice of senders and schedule, up to the tolerance of
+            the linear program, (N,), s.
     """
 
     senders: Tensor
@@ -67,9 +68,18 @@ def choose_rounds(
     seconds_per_joule: float = 0.0,
     present: Tensor | None = None,
 ) -> ChosenRounds:
-    """The best senders at rewards λ, (L,) s, of a delivered model, with their schedules.
+    """Choose the senders of rounds and their schedules at given rewards.
 
-    Other arguments as of the search; ``present`` could take part, (N, L) bool, None is everyone.
+    Args:
+        scenario: the radio.
+        csi: H, (N, L, L), linear, relative to the noise power.
+        bits: Z of an upload, a scalar or (L,).
+        rewards: λ, reward of a delivered upload, (L,), s.
+        seconds_per_joule: κ ≥ 0, s/J.
+        present: workers that may take part, (N, L) bool; None: all.
+
+    Raises:
+        InputError: if ``csi`` is not (N, L, L), or κ is negative or not finite.
     """
     check_rounds(csi, [seconds_per_joule])
     parts = [
@@ -82,13 +92,13 @@ def choose_rounds(
 def _best_rounding(
     batch: ChannelBatch, demand: Tensor, rewards: Tensor, seconds_per_joule: float
 ) -> ChosenRounds:
-    """The best of several roundings of the shares; ``demand`` (N, L) is of who could take part."""
+    """The best of several roundings of the relaxed shares; demand (N, L) nats/Hz."""
     relaxed = ColumnGeneration(batch, demand)
     lower, shares = relaxed.shares(seconds_per_joule, rewards)
-    sets = torch.stack([shares > level for level in _ROUNDINGS])
-    sets = with_somebody(batch, demand, sets, rewards, seconds_per_joule)
-    # Most shares are 0 or 1, so most roundings coincide. Of equal sets only the first is solved; a
-    # duplicate is left without senders, which costs no time.
+    sets = torch.stack([shares > level for level in _ROUNDING_THRESHOLDS])
+    sets = ensure_a_sender(batch, demand, sets, rewards, seconds_per_joule)
+    # Most shares are 0 or 1, so most roundings coincide. Only the first of equal sets is solved;
+    # duplicates are emptied, which makes their programs trivial.
     duplicate = torch.zeros_like(sets[..., 0])
     for place in range(1, len(sets)):
         duplicate[place] = (sets[:place] == sets[place]).all(-1).any(0)
@@ -103,35 +113,52 @@ def _best_rounding(
     return solved.select(cost.masked_fill(duplicate, torch.inf).argmin(0))
 
 
-def with_somebody(
+def ensure_a_sender(
     batch: ChannelBatch, demand: Tensor, senders: Tensor, rewards: Tensor, seconds_per_joule: float
 ) -> Tensor:
-    """Senders (..., N, L) bool; where there are none, whose model is worth most above its cost."""
+    """Add a sender to rounds without one: the worker with the lowest cost minus reward.
+
+    Args:
+        batch: N channels.
+        demand: w, (N, L), nats/Hz; 0 for workers that may not take part.
+        senders: (..., N, L) bool.
+        rewards: λ, (L,), s.
+        seconds_per_joule: κ, s/J.
+
+    Returns:
+        Senders, (..., N, L) bool.
+    """
     power = power_alone(batch.direct, batch.pmax_w, batch.static_power_w, seconds_per_joule)
     rate = phase_rates(batch, torch.diag_embed(power)).diagonal(dim1=-2, dim2=-1)
-    spent = demand / rate * (1 + seconds_per_joule * (power + batch.static_power_w))
-    loss = torch.where(demand > 0, spent - rewards.to(demand), torch.inf)
+    cost = demand / rate * (1 + seconds_per_joule * (power + batch.static_power_w))
+    loss = torch.where(demand > 0, cost - rewards.to(demand), torch.inf)
     best = torch.zeros_like(demand > 0).scatter(1, loss.argmin(-1, keepdim=True), True)
     return senders | (best & (demand > 0) & ~senders.any(-1, keepdim=True))
 
 
-#: Rewards are tried on a quarter of the channels first, then on all of them.
-_FIRST_SHARE = 0.25
-_FIRST_TRIALS = 3
-_TRIALS = 2
-#: How the log-odds of delivering rise with ln λ: what is assumed of the first step, and the
-#: least and the most that is believed of two trials.
-_SLOPE = 2.0
-_LEAST_SLOPE, _MOST_SLOPE = 0.5, 8.0
-#: So many standard errors of the rate on the channels at hand above d are aimed at: of fifty sets
-#: of rewards one may leave a rate below d.
-_MARGIN = 2.0
+#: Number of trials of rewards on a share of the channels, then on all of them.
+_SUBSET_SHARE = 0.25
+_SUBSET_TRIALS = 3
+_FULL_TRIALS = 2
+#: Slope of the log-odds of delivery in ln λ: initial value, and range of the secant estimates.
+_INITIAL_SLOPE = 2.0
+_MIN_SLOPE, _MAX_SLOPE = 0.5, 8.0
+#: Margin above d in standard errors of the estimated rate: a rate ends below d with about 2 %
+#: probability.
+_MARGIN_SE = 2.0
 
 
 def expected_arrivals(
     scenario: Scenario, csi: Tensor, bits: float | Tensor, schedule: Schedule
 ) -> Tensor:
-    """The probability that each worker's model arrives, (N, L): it is sent, and not lost."""
+    """Probability that each worker's upload is sent and received, (N, L).
+
+    Args:
+        scenario: the radio, with the rule of arrivals.
+        csi: H, (N, L, L), linear, relative to the noise power.
+        bits: Z of an upload, a scalar or (L,).
+        schedule: schedules of N rounds.
+    """
     return link.upload(csi.double(), schedule, scenario, bits=bits).arrivals
 
 
@@ -145,46 +172,61 @@ def find_rewards(
     choose: Callable[[Tensor, Tensor], Schedule],
     alike: bool = False,
 ) -> Tensor:
-    """λ, (L,) s, with which every worker's model arrives in a share d_i of the rounds.
+    """Find rewards λ at which each worker's upload arrives in a share d_i of the rounds.
+
+    A secant iteration on ln λ and the log-odds of delivery, first on a quarter of the channels,
+    then on all of them.
 
     Args:
         scenario: the radio.
-        csi: H of the rounds to learn from, (N, L, L).
-        bits: Z of a model, a scalar or (L,).
-        delivery: d, (L,), above 0 and at most 1; 1 is to send in every round.
-        seconds_per_joule: κ ≥ 0.
-        choose: senders and their schedules for channels (N, L, L) and rewards (L,), as the rewards
-            are to be used: by :func:`choose_rounds` or by a network.
-        alike: no worker's channels differ from another's in distribution, so that those with the
-            same d may have the same reward, learned from all of them together.
+        csi: H of the training rounds, (N, L, L), linear, relative to the noise power.
+        bits: Z of an upload, a scalar or (L,).
+        delivery: d, (L,), in (0, 1]; a worker with d_i = 1 sends in every round.
+        seconds_per_joule: κ ≥ 0, s/J.
+        choose: maps channels (N, L, L) and rewards (L,) to schedules of the chosen senders, e.g. by
+            :func:`choose_rounds` or by a network.
+        alike: whether all workers' channels have the same distribution. Workers with the same d
+            then share a reward, estimated from all of them.
+
+    Returns:
+        λ, (L,), s.
+
+    Raises:
+        InputError: for channels that are not (N, L, L), a negative κ, or rates outside (0, 1].
     """
     check_rounds(csi, [seconds_per_joule])
     check_delivery(delivery, csi.shape[-1])
-    always = delivery >= 1
+    mandatory = delivery >= 1
     groups = delivery[:, None] == delivery if alike else torch.eye(len(delivery)).bool()
     mean_of = groups.double() / groups.sum(-1, keepdim=True)
-    rewards = mean_of @ _alone(scenario, csi, bits, delivery, seconds_per_joule)
-    few = csi[: max(1, round(_FIRST_SHARE * len(csi)))]
-    trials = [few] * _FIRST_TRIALS + [csi] * _TRIALS
-    slope, before = torch.full_like(rewards, _SLOPE), None
+    rewards = mean_of @ _interference_free_cost(scenario, csi, bits, delivery, seconds_per_joule)
+    subset = csi[: max(1, round(_SUBSET_SHARE * len(csi)))]
+    trials = [subset] * _SUBSET_TRIALS + [csi] * _FULL_TRIALS
+    slope, previous = torch.full_like(rewards, _INITIAL_SLOPE), None
     for tried in track_each("rewards for delivered models", trials):
-        rewards = torch.where(always, ALWAYS_S, rewards)
+        rewards = torch.where(mandatory, MANDATORY_REWARD_S, rewards)
         schedule = choose(tried, rewards)
         arriving = expected_arrivals(scenario, tried, bits, schedule) @ mean_of.T
         odds = _log_odds(arriving.mean(0), len(tried))
-        if before is not None and before.count == len(tried):
-            found = (odds - before.odds) / (rewards / before.rewards).log()
-            slope = torch.where(found.isfinite(), found.clamp(_LEAST_SLOPE, _MOST_SLOPE), slope)
-        aim = delivery + _MARGIN * arriving.std(0, correction=0) / len(tried) ** 0.5
+        if previous is not None and previous.count == len(tried):
+            secant = (odds - previous.odds) / (rewards / previous.rewards).log()
+            slope = torch.where(secant.isfinite(), secant.clamp(_MIN_SLOPE, _MAX_SLOPE), slope)
+        aim = delivery + _MARGIN_SE * arriving.std(0, correction=0) / len(tried) ** 0.5
         aim = _log_odds(torch.minimum(aim, (1 + delivery) / 2), len(tried))
-        before = _Trial(len(tried), rewards, odds)
+        previous = _Trial(len(tried), rewards, odds)
         rewards = rewards * ((aim - odds) / slope).exp()
-    return torch.where(always, ALWAYS_S, rewards)
+    return torch.where(mandatory, MANDATORY_REWARD_S, rewards)
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """What rewards (L,) s led to on some channels: log-odds of delivering, (L,)."""
+    """Result of trying rewards on some channels.
+
+    Attributes:
+        count: number of channels.
+        rewards: λ, (L,), s.
+        odds: log-odds of delivery, (L,).
+    """
 
     count: int
     rewards: Tensor
@@ -192,23 +234,31 @@ class _Trial:
 
 
 def _log_odds(rate: Tensor, count: int) -> Tensor:
-    """ln r / (1 − r) of rates on ``count`` channels; of none or all, as if of half a channel."""
+    """ln r / (1 − r); rates of 0 and 1 count as half a delivery more or less of ``count``."""
     return rate.clamp(0.5 / count, 1 - 0.5 / count).logit()
 
 
 def check_delivery(delivery: Tensor, workers: int) -> None:
-    """Refuse rates that are none."""
+    """Check required delivery rates.
+
+    Args:
+        delivery: d, expected (L,) in (0, 1].
+        workers: L.
+
+    Raises:
+        InputError: if the shape or a value is not accepted.
+    """
     if delivery.shape != (workers,) or not bool(((delivery > 0) & (delivery <= 1)).all()):
         raise InputError(
-            f"delivery: {delivery.tolist()} is not accepted; accepted: above 0 and at most 1, one "
+            f"delivery: {delivery.tolist()} was given; accepted: above 0 and at most 1, one "
             f"value or one per worker ({workers})."
         )
 
 
-def _alone(
+def _interference_free_cost(
     scenario: Scenario, csi: Tensor, bits: float | Tensor, delivery: Tensor, kappa: float
 ) -> Tensor:
-    """The time + κ · energy that worker i, if alone, stays under in a share d_i of rounds, (L,)."""
+    """Quantile d_i of worker i's time + κ · energy without interference, (L,), s."""
     gain = csi.double().diagonal(dim1=-2, dim2=-1)
     static = scenario.static_power.to(gain)
     power = power_alone(gain, scenario.max_power, static, kappa)

@@ -1,10 +1,9 @@
-"""The network of learned schedules and its features: permutation equivariant, for any κ and number
-of workers.
+"""The network of learned schedules and its features.
 
-There is a phase for every worker, in which it is sure to send; the network decides who sends beside
-it, and all powers, in a few steps on what it sees of them.
-
-Powers are relative to Pmax, and the channels with them, so that watts come in only at the end.
+The network proposes one phase per worker, in which that worker always transmits. In a few steps it
+decides which other workers transmit in the phase, and all powers. It is permutation equivariant and
+accepts any κ and number of workers. Powers and channels are relative to Pmax; watts appear only in
+the output.
 """
 
 from __future__ import annotations
@@ -24,30 +23,34 @@ from feduplink.scheduling.array_module import Array, array_module
 if TYPE_CHECKING:
     from feduplink.scheduling.learned import PricedRounds
 
+#: Number of components of a state, and number of steps.
 WIDTH = 32
 STEPS = 3
-#: How large is what there is to see of a worker in a phase and stays: ln α Pmax of the worker and
-#: of the one whose phase it is, ln β Pmax to and from that one, whether it is that one, ln of what
-#: its model is worth, of its price and of the cost of its circuits.
-_FIXED_SIZES = (5.0, 5.0, 5.0, 5.0, 1.0, 3.0, 3.0, 3.0)
-#: The same of what a step changes: ln Pmax / p, ln of the interference, of what its SINR is worth
-#: and of the harm it does; the harm, whether it is on the air, what that is worth, and the phase.
-_CHANGING_SIZES = (-5.0, 3.0, 3.0, 3.0, 1.0, 1.0, 1.0, 0.5)
-_FEATURES = len(_FIXED_SIZES), len(_CHANGING_SIZES)
-#: Where the modules' matrices have them: what stays, then what changes in another order.
-_PLACES = (*range(8), 8, 9, 11, 12, 14, 10, 13, 15)
-#: The modules say by how much ln p / Pmax grows, steps by how much ln Pmax / p does.
-_SIGNS = (-1.0, 1.0)
+#: Scales of the fixed features of a worker in a phase: ln α Pmax of the worker and of the phase's
+#: worker, ln β Pmax to and from the latter, whether it is the latter, and ln of the value of its
+#: upload, of its price and of the cost of its static power.
+_FIXED_FEATURE_SCALES = (5.0, 5.0, 5.0, 5.0, 1.0, 3.0, 3.0, 3.0)
+#: Scales of the features that steps change: ln Pmax / p, ln of the interference, of the marginal
+#: value of the SINR and of the marginal cost of power; that cost, whether the worker transmits, the
+#: value of its transmission, and that of the phase.
+_VARIABLE_FEATURE_SCALES = (-5.0, 3.0, 3.0, 3.0, 1.0, 1.0, 1.0, 0.5)
+_FEATURES = len(_FIXED_FEATURE_SCALES), len(_VARIABLE_FEATURE_SCALES)
+#: Row of each feature in the modules' matrices.
+_FEATURE_ROWS = (*range(8), 8, 9, 11, 12, 14, 10, 13, 15)
+#: The modules' first output is the change of ln p / Pmax, that of a step the change of ln Pmax / p.
+_LOGIT_SIGNS = (-1.0, 1.0)
 _NORM_EPSILON = 1e-5
 
 
 class PhaseNetwork(nn.Module):
-    """The weights of a few learned ascent steps on the Lagrangians of a round's phases.
+    """A network of a few learned ascent steps on the Lagrangians of a round's phases.
 
-    Every step sees, of every worker in every phase, its SINR, what more power would bring it and
-    cost the others, and what the phase is worth; it remembers what it saw, and hears of those that
-    disturb it, of those that it disturbs, of the whole phase, and of itself in the other phases.
-    Permutation equivariant; all inputs are logarithms relative to the noise and to the costs.
+    It has one state per pair of phase and worker. The features are logarithms relative to the noise
+    and
+    to the costs: the SINR, the marginal value and cost of power, and the value of the phase. Each
+    step updates the state from the features and from the states of the workers that interfere, of
+    those interfered with, of the same phase and of the same worker in other phases. The network is
+    permutation equivariant.
     """
 
     def __init__(self) -> None:
@@ -58,21 +61,21 @@ class PhaseNetwork(nn.Module):
 
     @classmethod
     def initialised(cls, seed: int = 0) -> PhaseNetwork:
-        """A network with random weights from the seed's model stream."""
+        """Create a network with random weights from the seed's model stream."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream_seed(seed, "model"))
             return cls()
 
     @classmethod
     def from_weights(cls, weights: Mapping[str, Tensor]) -> PhaseNetwork:
-        """A network with these weights, by name, that are not trained any further."""
+        """Create a network with given weights by name, which do not require gradients."""
         network = cls()
         network.load_state_dict(dict(weights))
         return network.requires_grad_(False)
 
     @property
     def weights(self) -> NetworkWeights:
-        """As tensors that training moves."""
+        """The weights as matrices for evaluation, differentiable in the parameters."""
         plain = torch.cat((torch.eye(WIDTH), torch.zeros(1, WIDTH))).to(self.embed.weight)
         start = _plus_bias(plain @ self.start.weight.T, self.start.bias)
         steps = []
@@ -81,14 +84,16 @@ class PhaseNetwork(nn.Module):
             steps.append(step.weights(plain))
             plain = step.plain
         return NetworkWeights(
-            embed=_of_features(self.embed.weight.T),
+            embed=_for_features(self.embed.weight.T),
             embed_bias=self.embed.bias,
-            start=start * start.new_tensor(_SIGNS),
+            start=start * start.new_tensor(_LOGIT_SIGNS),
             steps=tuple(steps),
         )
 
 
 class _Step(nn.Module):
+    """Parameters of one step."""
+
     def __init__(self) -> None:
         super().__init__()
         self.look = nn.Linear(3 * WIDTH + sum(_FEATURES), 2 * WIDTH, bias=False)
@@ -100,38 +105,40 @@ class _Step(nn.Module):
 
     @property
     def plain(self) -> Tensor:
-        """Memories after the step from those that :func:`network_step` makes, (W + 1, W)."""
+        """Matrix (W + 1, W) from normalised states to the output of the step."""
         scale = torch.diag(self.norm.weight * math.sqrt(WIDTH))
         return torch.cat((scale, self.norm.bias[None]))
 
     def weights(self, plain: Tensor) -> StepWeights:
-        """With memories before the step from those of :func:`network_step` by ``plain``."""
+        """Fold the preceding normalisation, ``plain`` (W + 1, W), into the step's matrices."""
         *memories, features = self.look.weight.T.split((WIDTH,) * 3 + (sum(_FEATURES),))
         read = self.plain @ self.read.weight.T
         return StepWeights(
-            look=torch.cat((_of_features(features), *(plain @ memory for memory in memories))),
+            look=torch.cat((_for_features(features), *(plain @ memory for memory in memories))),
             look_at_phase=plain @ self.look_at_phase.weight.T,
             look_at_worker=plain @ self.look_at_worker.weight.T,
             keep=_centred(_plus_bias(plain, self.conclude.bias)),
             conclude=_centred(self.conclude.weight.T),
-            read=read * read.new_tensor(_SIGNS),
+            read=read * read.new_tensor(_LOGIT_SIGNS),
         )
 
 
 @dataclass(frozen=True)
 class StepWeights:
-    """Matrices of a step, from what goes in (rows) to what comes out (columns), W the width.
+    """Matrices of one step, from inputs (rows) to outputs (columns); W is the width.
 
-    What is linear is one matrix: the scale and the shift of a normalisation are in the matrices
-    that follow it, and its subtraction of the mean is in those before. In products with memories
-    the last row is a bias.
+    Consecutive linear maps are folded into one matrix: the scale and shift of a layer normalisation
+    into the matrices that follow it, its subtraction of the mean into those before it. States have
+    a last component of one, so that the last row of a matrix applied to states is a bias.
 
     Attributes:
-        look: of what there is to see, memories, and those of others, (16 + 3 (W + 1), 2 W).
-        look_at_phase, look_at_worker: of means of memories, (W + 1, 2 W).
-        keep: what stays of memories, (W + 1, W).
-        conclude: (2 W, W).
-        read: (W + 1, 2).
+        look: features and states of the worker, its interferers and those interfered with,
+            (16 + 3 (W + 1), 2 W).
+        look_at_phase: means of the states over a phase, (W + 1, 2 W).
+        look_at_worker: means of the states of a worker, (W + 1, 2 W).
+        keep: skip connection from the previous state, (W + 1, W).
+        conclude: from the hidden layer to the state, (2 W, W).
+        read: from states to changes of the logits, (W + 1, 2).
     """
 
     look: Array
@@ -144,12 +151,12 @@ class StepWeights:
 
 @dataclass(frozen=True)
 class NetworkWeights:
-    """Matrices of the network, with what there is to see not yet divided by how large it is.
+    """Matrices of the network for features that are not yet divided by their scales.
 
     Attributes:
-        embed, embed_bias: of what there is to see, (16, W) and (W,).
-        start: of memories, (W + 1, 2).
-        steps: of the steps.
+        embed, embed_bias: from features to the first state, (16, W) and (W,).
+        start: from states to the first change of the logits, (W + 1, 2).
+        steps: matrices of each step.
     """
 
     embed: Array
@@ -158,18 +165,18 @@ class NetworkWeights:
     steps: tuple[StepWeights, ...]
 
     def arrays(self) -> NetworkWeights:
-        """The same as NumPy's arrays."""
+        """Return the matrices as NumPy arrays."""
         embed, embed_bias, start = map(_as_array, (self.embed, self.embed_bias, self.start))
         steps = tuple(StepWeights(*map(_as_array, vars(step).values())) for step in self.steps)
         return NetworkWeights(embed, embed_bias, start, steps)
 
 
 class Sight(NamedTuple):
-    """What there is to see of every worker in every phase.
+    """Features of every worker in every phase.
 
     Attributes:
-        features: side by side (..., K, L, 16).
-        share: of every worker's interference, by whom it comes from, (..., K, L, L).
+        features: three parts to be concatenated to (..., K, L, 16).
+        share: share of worker j in the noise plus interference of worker i, (..., K, L, L).
     """
 
     features: tuple[Array, ...]
@@ -177,9 +184,14 @@ class Sight(NamedTuple):
 
 
 def first_look(weights: NetworkWeights, sight: Sight) -> tuple[Array, Array]:
-    """Memories (..., K, L, W + 1), of which the last is one, and first changes of the logits.
+    """Compute the first states from the features, and the first changes of the logits.
 
-    Those are (..., K, L, 2).
+    Args:
+        weights: the network.
+        sight: features of K phases and L workers.
+
+    Returns:
+        States (..., K, L, W + 1), whose last component is one, and changes (..., K, L, 2).
     """
     xp = array_module(sight.share)
     seen = xp.concatenate(sight.features, -1)
@@ -189,130 +201,174 @@ def first_look(weights: NetworkWeights, sight: Sight) -> tuple[Array, Array]:
 
 
 def network_step(step: StepWeights, memory: Array, sight: Sight) -> tuple[Array, Array]:
-    """New memories (..., K, L, W + 1), and changes of the logits (..., K, L, 2)."""
+    """Update the states, and compute changes of the logits.
+
+    Args:
+        step: matrices of the step.
+        memory: states, (..., K, L, W + 1).
+        sight: features at the present logits.
+
+    Returns:
+        States (..., K, L, W + 1) and changes of the logits (..., K, L, 2).
+    """
     xp, (features, share) = array_module(memory), sight
-    heard = xp.concatenate((*features, memory, share @ memory, share.mT @ memory), -1)
+    inputs = xp.concatenate((*features, memory, share @ memory, share.mT @ memory), -1)
     of_phase, of_worker = xp.means(memory)
     phase, worker = of_phase @ step.look_at_phase, of_worker @ step.look_at_worker
-    seen = _unflat(_flat(heard) @ step.look, heard)
+    seen = _unflat(_flat(inputs) @ step.look, inputs)
     seen = seen + (phase[..., None, :] + worker[..., None, :, :])
     flat = _flat(memory) @ step.keep + xp.silu(_flat(seen)) @ step.conclude
-    squares = xp.dot_along(flat, flat)[:, None]
+    squares = xp.dot_last(flat, flat)[:, None]
     flat = xp.with_ones(flat, xp.sqrt(squares + xp.float32(WIDTH * _NORM_EPSILON)))
     return _unflat(flat, memory), _unflat(flat @ step.read, memory)
 
 
 def _flat(values: Array) -> Array:
-    # One product of two matrices: NumPy would make one for every phase.
+    """(..., C) as a matrix (M, C)."""
+    # A single matrix product; NumPy computes a batched product phase by phase.
     return values.reshape(-1, values.shape[-1])
 
 
 def _unflat(flat: Array, like: Array) -> Array:
+    """A matrix (M, C) with the leading dimensions of ``like``."""
     return flat.reshape(*like.shape[:-1], flat.shape[-1])
 
 
-def _of_features(weights: Tensor) -> Tensor:
-    """Rows of a module's matrix as what there is to see comes, and as large as that is."""
-    sizes = weights.new_tensor(_FIXED_SIZES + _CHANGING_SIZES)
-    return weights[list(_PLACES)] / sizes[:, None]
+def _for_features(weights: Tensor) -> Tensor:
+    """Reorder the rows of a module's matrix as the features, and divide by their scales."""
+    sizes = weights.new_tensor(_FIXED_FEATURE_SCALES + _VARIABLE_FEATURE_SCALES)
+    return weights[list(_FEATURE_ROWS)] / sizes[:, None]
 
 
 def _plus_bias(weights: Tensor, bias: Tensor) -> Tensor:
+    """Add a bias to the last row of a matrix."""
     return torch.cat((weights[:-1], weights[-1:] + bias))
 
 
 def _centred(weights: Tensor) -> Tensor:
+    """Subtract the mean over the outputs, as the layer normalisation that follows would."""
     return weights - weights.mean(1, keepdim=True)
 
 
 def _as_array(tensor: Tensor) -> Array:
+    """A contiguous NumPy array."""
     return np.ascontiguousarray(tensor.detach().numpy())
 
 
-_SMALL, _TINY, _LARGE = 1e-3, 1e-6, 3.0
-#: Lowest power on the air, relative to Pmax.
-_LOWEST = 1e-6
-#: Largest attenuation ln Pmax / p that the network starts from.
-_START = 6.0
-#: Powers under e to minus this of Pmax are not told apart.
-_MOST_ATTENUATION = 40.0
-#: A logit of being on the air that no step can turn round.
-_SURE = 1e9
+#: Added to values and prices, and to gains and slopes, under the logarithm.
+_PRICE_OFFSET, _GAIN_OFFSET = 1e-3, 1e-6
+#: Features that are not logarithms are clipped at this magnitude.
+_MAX_FEATURE = 3.0
+#: Lowest power of a transmitting worker, relative to Pmax.
+_MIN_RELATIVE_POWER = 1e-6
+#: Largest initial attenuation ln Pmax / p.
+_MAX_INITIAL_ATTENUATION = 6.0
+#: Largest attenuation ln Pmax / p; beyond it the exponential is constant.
+_MAX_ATTENUATION = 40.0
+#: On/off logit of a decision that the network cannot change.
+_FIXED_LOGIT = 1e9
 
 
 class NetworkView:
-    """What the network sees in float32, at prices λ (..., L) of the workers' rates.
+    """Features of rounds for the network, and the phases that its logits stand for, in float32.
 
-    Logits (..., K, L, 2) are a worker's attenuation a in a phase, p = Pmax / (1 + e^a), and whether
-    it is on the air, which it is if that is above 0.
+    Logits (..., K, L, 2) are the attenuation a, p = Pmax / (1 + e^a), and the on/off logit: a
+    worker transmits in a phase if it is positive.
+
+    Args:
+        rounds: channels, demands and prices.
+        multipliers: prices λ of the workers' rates, (..., L), s per nat/Hz.
     """
 
     def __init__(self, rounds: PricedRounds, multipliers: Array) -> None:
         self._pmax_w = rounds.pmax_w
         self._takes_part = rounds.demand > 0
         xp, count = array_module(multipliers), multipliers.shape[-1]
-        price = xp.in_single(xp.at_least(multipliers, 0.0))
-        received = xp.in_single(rounds.direct * rounds.pmax_w)
-        cross = self._cross = xp.in_single(rounds.cross * rounds.pmax_w)
-        self._heard = xp.contiguous(cross.mT)
+        price = xp.to_float32(xp.at_least(multipliers, 0.0))
+        received = xp.to_float32(rounds.direct * rounds.pmax_w)
+        cross = self._cross = xp.to_float32(rounds.cross * rounds.pmax_w)
+        self._cross_transposed = xp.contiguous(cross.mT)
         kappa = rounds.kappa[..., 0]
-        static_cost = xp.in_single(kappa * rounds.static_power_w)
+        static_cost = xp.to_float32(kappa * rounds.static_power_w)
         self._price, self._received = xp.rows(price, count), xp.rows(received, count)
-        self._kappa = xp.rows(xp.in_single(kappa * rounds.pmax_w), count)
+        self._kappa = xp.rows(xp.to_float32(kappa * rounds.pmax_w), count)
         self._static_cost = xp.rows(static_cost, count)
-        gain, towards = xp.log(received), xp.log(cross + _TINY)
-        worth = price * xp.in_single(xp.at_least(rounds.demand, _TINY))
+        gain, log_cross = xp.log(received), xp.log(cross + _GAIN_OFFSET)
+        upload_value = price * xp.to_float32(xp.at_least(rounds.demand, _GAIN_OFFSET))
         self._own, self._gain = xp.identity(gain), gain
         fixed = (
             gain[..., None, :],
             gain[..., :, None],
-            towards,
-            towards.mT,
+            log_cross,
+            log_cross.mT,
             self._own,
-            xp.log(xp.at_least(worth, _SMALL))[..., None, :],
-            xp.log(price + _SMALL)[..., None, :],
-            xp.log(static_cost + _SMALL)[..., None, :],
+            xp.log(xp.at_least(upload_value, _PRICE_OFFSET))[..., None, :],
+            xp.log(price + _PRICE_OFFSET)[..., None, :],
+            xp.log(static_cost + _PRICE_OFFSET)[..., None, :],
         )
-        self._fixed = xp.first_last(xp.stack_first(fixed, towards))
+        self._fixed = xp.first_dim_last(xp.stack_first(fixed, log_cross))
 
     def first_logits(self) -> Array:
-        """Everyone received alike, but for the one whose phase it is, (..., K, L, 2)."""
+        """Initial logits, (..., K, L, 2).
+
+        Received powers are equal, except for the worker of each phase, which transmits at Pmax.
+        """
         gain, own, xp = self._gain, self._own, array_module(self._gain)
-        above = gain + xp.largest(-gain, -1)[..., None]
-        attenuation = xp.at_most(above, _START)[..., None, :] * (1 - own)
-        # On the air for sure; 0: if the network says so; not at all.
-        on_air = xp.where(self._takes_part[..., None, :], _SURE * own, -_SURE)
-        return xp.first_last(xp.stack_first((attenuation, on_air), attenuation))
+        equalising_attenuation = gain + xp.max_along(-gain, -1)[..., None]
+        attenuation = xp.at_most(equalising_attenuation, _MAX_INITIAL_ATTENUATION)[..., None, :] * (
+            1 - own
+        )
+        # The phase's worker always transmits; others start undecided, absent ones stay silent.
+        gates = xp.where(self._takes_part[..., None, :], _FIXED_LOGIT * own, -_FIXED_LOGIT)
+        return xp.first_dim_last(xp.stack_first((attenuation, gates), attenuation))
 
     def phases(self, logits: Array) -> tuple[Array, Array]:
-        """Powers (..., K, L) W, and who is on the air, 0 or 1 with slopes of a soft gate."""
+        """Convert logits to powers.
+
+        Args:
+            logits: (..., K, L, 2).
+
+        Returns:
+            Powers (..., K, L) in W and on/off gates (..., K, L), 0 or 1, in float64. If the logits
+            require gradients, the gates have those of a sigmoid (straight-through estimator).
+        """
         xp = array_module(logits)
-        on_air = _on_air(logits)
-        power = xp.at_most(_LOWEST + 1 / _inverse_power(logits), 1.0)
-        power, on_air = xp.in_double(power), xp.in_double(on_air)
-        return self._pmax_w * power * on_air, on_air
+        gates = _gates(logits)
+        power = xp.at_most(_MIN_RELATIVE_POWER + 1 / _inverse_power(logits), 1.0)
+        power, gates = xp.to_float64(power), xp.to_float64(gates)
+        return self._pmax_w * power * gates, gates
 
     def sight(self, logits: Array) -> Sight:
-        """Of every worker in every phase what there is to see."""
+        """Compute the features at logits (..., K, L, 2)."""
         price, cross, xp = self._price, self._cross, array_module(logits)
-        one, tiny = xp.float32(1.0), xp.float32(_TINY)
-        inverse, on_air = _inverse_power(logits), _on_air(logits)
-        would = one / inverse
-        power = (xp.float32(_LOWEST) + would) * on_air
-        # Not link.interference_of_each: in float32 and with β transposed once for all steps.
-        interference = one + power @ self._heard
-        signal = self._received * would
+        one, offset = xp.float32(1.0), xp.float32(_GAIN_OFFSET)
+        inverse, gates = _inverse_power(logits), _gates(logits)
+        power_if_on = one / inverse
+        power = (xp.float32(_MIN_RELATIVE_POWER) + power_if_on) * gates
+        # Not link.interference_of_each, because β is transposed once for all steps.
+        interference = one + power @ self._cross_transposed
+        signal = self._received * power_if_on
         total = interference + signal
-        by_sinr = price * signal / total
-        harm = would * ((on_air * by_sinr / interference) @ cross + self._kappa)
-        value = price * xp.log(total / interference) - (self._kappa * would + self._static_cost)
-        excess = xp.dot_along(on_air, value)[..., None] - one
-        # Of the first four the logarithms, of the last four as they are, but for extremes.
-        value = xp.at_least(value, xp.float32(-_LARGE))
-        planes = (inverse, interference, by_sinr + tiny, harm + tiny, on_air, value, excess)
+        sinr_value = price * signal / total
+        marginal_cost = power_if_on * ((gates * sinr_value / interference) @ cross + self._kappa)
+        value = price * xp.log(total / interference) - (
+            self._kappa * power_if_on + self._static_cost
+        )
+        excess = xp.dot_last(gates, value)[..., None] - one
+        # Logarithms of the first four planes, clipped values of the last four.
+        value = xp.at_least(value, xp.float32(-_MAX_FEATURE))
+        planes = (
+            inverse,
+            interference,
+            sinr_value + offset,
+            marginal_cost + offset,
+            gates,
+            value,
+            excess,
+        )
         stacked = xp.stack_first(planes, power)
-        logs, limited = xp.log(stacked[:4]), xp.at_most(stacked[3:], xp.float32(_LARGE))
-        features = (self._fixed, xp.first_last(logs), xp.first_last(limited))
+        logs, limited = xp.log(stacked[:4]), xp.at_most(stacked[3:], xp.float32(_MAX_FEATURE))
+        features = (self._fixed, xp.first_dim_last(logs), xp.first_dim_last(limited))
         share = cross[..., None, :, :] * (power[..., None, :] / interference[..., None])
         return Sight(features, share)
 
@@ -320,14 +376,14 @@ class NetworkView:
 def _inverse_power(logits: Array) -> Array:
     """Pmax / p, (..., K, L)."""
     xp = array_module(logits)
-    most = xp.float32(_MOST_ATTENUATION)
+    most = xp.float32(_MAX_ATTENUATION)
     return xp.float32(1.0) + xp.exp(xp.at_most(logits[..., 0], most))
 
 
-def _on_air(logits: Array) -> Array:
-    """1 or 0, (..., K, L); with the slopes of a soft gate, which this has none of."""
+def _gates(logits: Array) -> Array:
+    """On/off gates, 0 or 1, (..., K, L), with the gradient of a sigmoid if one is required."""
     xp = array_module(logits)
-    gate = xp.in_single(logits[..., 1] > xp.float32(0.0))
+    gate = xp.to_float32(logits[..., 1] > xp.float32(0.0))
     if isinstance(logits, Tensor) and logits.requires_grad:
         soft = torch.sigmoid(logits[..., 1])
         gate = gate + soft - soft.detach()

@@ -1,7 +1,7 @@
-"""The allocation service: transmit powers and schedules for CSI, by HTTP.
+"""HTTP service that computes transmit powers and schedules from CSI.
 
 :func:`serve` runs it; :mod:`feduplink.serving.app` is the ASGI application. Both need the extra
-``serve``, which is not imported before.
+``serve``, which is imported on use.
 """
 
 from feduplink.serving.limits import Limits

@@ -1,4 +1,4 @@
-"""The service as an ASGI application: its routes, and how errors become responses.
+"""ASGI application of the service: routes and error responses.
 
 >>> from feduplink.export import OnnxPolicy
 >>> create_app(OnnxPolicy("runs/export/policy.onnx"))  # doctest: +SKIP
@@ -51,13 +51,14 @@ from feduplink.serving.payloads import (
 )
 from feduplink.version import __version__
 
-#: Bodies of more bytes are parsed in a thread, so that other requests are served meanwhile.
+#: Maximum size of a body that is parsed in the event loop, bytes; larger ones use a thread.
 MAX_INLINE_BODY_BYTES = 2**16
 
 _Responses = dict[int | str, dict[str, Any]]
 
 
 def _refusal(description: str, **more: Any) -> dict[str, Any]:
+    """OpenAPI entry of an error response."""
     return {"model": Refusal, "description": description, **more}
 
 
@@ -81,7 +82,7 @@ _ALLOCATION_RESPONSES: _Responses = _BODY_RESPONSES | {
     200: {"model": AllocationResponse, "content": _BINARY_CONTENT}
 }
 _SCHEDULE_RESPONSES: _Responses = _BODY_RESPONSES | {200: {"model": ScheduleResponse}}
-#: OpenAPI entry of a route that needs no token although others do.
+#: OpenAPI entry of a route that never needs a token.
 _NO_SECURITY: dict[str, Any] = {"security": []}
 
 
@@ -97,14 +98,17 @@ def create_app(
     token: str | None = None,
     routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
-    """Create the service of a policy.
+    """Create the ASGI application for a policy.
 
     Args:
-        policy: Exported policy that computes the powers.
-        limits: Limits of requests; None: the defaults.
-        token: Bearer token that all requests need but those to ``/healthz`` and for the page of
-            the playground; None: requests need none.
-        routers: Further routes behind the same guard.
+        policy: exported policy that computes the powers.
+        limits: limits of requests; None: the defaults.
+        token: bearer token required by all requests except those to ``/healthz`` and for the page
+            of the playground; None: no token is required.
+        routers: further routes, subject to the same token and limits.
+
+    Returns:
+        The application.
     """
     limits = limits or Limits()
     metrics = Metrics()
@@ -121,7 +125,7 @@ def create_app(
         summary="Transmit powers for the uplink of wireless federated learning.",
         version=__version__,
         lifespan=lifespan,
-        docs_url=None,  # these pages load scripts from other sites
+        docs_url=None,  # the documentation pages would load scripts from other sites
         redoc_url=None,
         responses=_COMMON_RESPONSES,
     )
@@ -134,7 +138,7 @@ def create_app(
     for router in routers:
         app.include_router(router)
     if token is not None:
-        description = app.openapi()  # FastAPI keeps it
+        description = app.openapi()  # cached by FastAPI
         description["components"]["securitySchemes"] = {
             "bearer": {"type": "http", "scheme": "bearer"}
         }
@@ -143,7 +147,7 @@ def create_app(
 
 
 def _policy_router(policy: OnnxPolicy, batcher: DynamicBatcher, limits: Limits) -> APIRouter:
-    """Powers of the policy, and its description."""
+    """Routes for powers and the description of the policy."""
     router = APIRouter()
     pmax_w = _round_down(policy.scenario.max_power.numpy())
     binary_body = {
@@ -173,7 +177,7 @@ def _policy_router(policy: OnnxPolicy, batcher: DynamicBatcher, limits: Limits) 
         ),
     ) -> Response:
         content_type = _content_type(request, (JSON, BINARY))
-        # FastAPI ignores unknown names, and all but the last value of a name.
+        # FastAPI ignores unknown parameters and all but the last value of a repeated one.
         if [name for name, _ in request.query_params.multi_items()] not in ([], ["workers"]):
             raise InputError("The query must be empty or workers=L.")
         body = await request.body()
@@ -188,7 +192,7 @@ def _policy_router(policy: OnnxPolicy, batcher: DynamicBatcher, limits: Limits) 
         csi = parse() if inline else await asyncio.to_thread(parse)
         powers = await batcher.allocate(csi.reshape(-1, *csi.shape[-2:]))
         if not np.isfinite(powers).all():
-            raise InputError("csi has gains too far apart for float32.")
+            raise InputError("csi has a dynamic range that float32 cannot represent.")
         powers = np.clip(powers, 0, pmax_w).reshape(csi.shape[:-1])
         if content_type == JSON:
             return Response(powers_to_json(powers), media_type=JSON)
@@ -204,7 +208,7 @@ def _policy_router(policy: OnnxPolicy, batcher: DynamicBatcher, limits: Limits) 
 
 
 def _schedule_router(scenario: Scenario, limits: Limits) -> APIRouter:
-    """Schedules of the shipped network for the radios of a scenario, one request at a time."""
+    """Route for schedules of the pretrained network, computed one request at a time."""
     router = APIRouter()
     thread = ThreadPoolExecutor(1, thread_name_prefix="schedule")
 
@@ -231,7 +235,7 @@ def _schedule_router(scenario: Scenario, limits: Limits) -> APIRouter:
 
 
 def _schedules(request: ScheduleRequest, scenario: Scenario, limits: Limits) -> bytes:
-    """JSON :class:`ScheduleResponse`."""
+    """Compute the :class:`ScheduleResponse` of a request, as JSON."""
     csi = csi_from_lists(request.csi, limits)
     workers, rounds = csi.shape[-1], csi[..., 0, 0].size
     if rounds * workers**3 > MAX_SCHEDULE_SIZE:
@@ -241,7 +245,7 @@ def _schedules(request: ScheduleRequest, scenario: Scenario, limits: Limits) -> 
         )
     radios_are_listed = scenario.max_power.ndim + scenario.static_power.ndim > 0
     _check_number_of_workers(csi, scenario.workers if radios_are_listed else None)
-    too_far_apart = InputError("csi has gains too far apart to compute a schedule.")
+    too_far_apart = InputError("csi has a dynamic range too large to compute a schedule.")
     try:
         with np.errstate(all="ignore"):  # the result is checked below
             schedule = learned_schedules(
@@ -261,7 +265,7 @@ def _schedules(request: ScheduleRequest, scenario: Scenario, limits: Limits) -> 
 
 
 def _monitoring_router(metrics: Metrics) -> APIRouter:
-    """Liveness and metrics."""
+    """Routes for liveness and metrics."""
     router = APIRouter()
 
     @router.get("/healthz", summary="Report liveness", openapi_extra=_NO_SECURITY)
@@ -276,7 +280,7 @@ def _monitoring_router(metrics: Metrics) -> APIRouter:
 
 
 def _content_type(request: Request, accepted: Sequence[str]) -> str:
-    """Media type of the body, without parameters; status 415 unless it is accepted."""
+    """Media type of the body, without parameters; raises an error of status 415 if not accepted."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in accepted:
         raise HTTPException(415, f"Content-Type must be {' or '.join(accepted)}.")
@@ -284,18 +288,19 @@ def _content_type(request: Request, accepted: Sequence[str]) -> str:
 
 
 def _check_number_of_workers(csi: Array, expected: int | None) -> None:
+    """Raise :class:`InputError` unless CSI is for ``expected`` workers; None: any."""
     if expected not in (None, csi.shape[-1]):
         raise InputError(f"csi must have exactly {expected} workers; got {csi.shape[-1]}.")
 
 
 def _round_down(pmax_w: NDArray[np.float64]) -> Array:
-    """Largest float32 not above Pmax, () or (L,) W; the nearest one may be above."""
+    """Round Pmax, () or (L,), W, down to float32."""
     nearest = pmax_w.astype(np.float32)
     return np.where(nearest > pmax_w, np.nextafter(nearest, np.float32(0)), nearest)
 
 
 async def _error_response(_request: Request, error: Exception) -> Response:
-    """``{"detail": "One sentence."}``; an unexpected error reveals nothing."""
+    """Response ``{"detail": "One sentence."}``; unexpected errors are not described."""
     status, detail, headers = 500, "The service failed.", None
     if isinstance(error, InputError):
         status, detail = 422, str(error)

@@ -1,9 +1,9 @@
 """Dynamic batching: requests that arrive during a computation share the next one.
 
-One thread computes. Requests that arrive meanwhile are queued, and those with as many workers as
-the first of the queue form the next batch, so that a request to an idle service does not wait.
-The size of a batch is limited: a large request is computed in parts, and each part is queued once
-the one before is computed, so that small requests are computed between them.
+One thread computes. Requests that arrive during a computation are queued; those with the same
+number of workers as the first one form the next batch. A request to an idle service is computed
+immediately. Large requests are split into parts, each queued after the previous one is computed, so
+that small requests are computed in between.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from feduplink.serving.payloads import Array
 
-#: Maximum number of gains in a batch, N·L·L: 64 channels of 8 workers. Larger batches take no less
-#: time per channel, and delay other requests.
+#: Maximum number of gains in a batch, N·L·L: 64 channels of 8 workers. Larger batches are not
+#: faster per channel and delay other requests.
 MAX_BATCH_GAINS = 4096
 
 Compute = Callable[[Array], Array]
@@ -32,8 +32,8 @@ class _Part:
     """Channels of one request that are computed in one batch.
 
     Attributes:
-        csi: (N, L, L).
-        powers: (N, L) W, once they are computed.
+        csi: H, (N, L, L), in 1/W.
+        powers: future of the powers, (N, L), W.
     """
 
     csi: Array
@@ -44,8 +44,8 @@ class DynamicBatcher:
     """Computes powers in a thread, for several requests at a time.
 
     Args:
-        compute: Maps CSI (N, L, L) to powers (N, L), W.
-        on_batch: Called after every batch.
+        compute: function from CSI (N, L, L), in 1/W, to powers (N, L), W.
+        on_batch: callback after every batch.
     """
 
     def __init__(self, compute: Compute, on_batch: BatchCallback) -> None:
@@ -55,12 +55,13 @@ class DynamicBatcher:
         self._worker: asyncio.Task[None] | None = None
 
     async def allocate(self, csi: Array) -> Array:
-        """Powers (N, L) in W for CSI (N, L, L)."""
+        """Compute powers (N, L), W, for CSI (N, L, L), in 1/W."""
         size = max(1, MAX_BATCH_GAINS // csi[0].size)
         powers = [await self._enqueue(csi[n : n + size]) for n in range(0, len(csi), size)]
         return powers[0] if len(powers) == 1 else np.concatenate(powers)
 
     def _enqueue(self, csi: Array) -> asyncio.Future[Array]:
+        """Queue a part of a request; starts the task that computes the queue."""
         part = _Part(csi, asyncio.get_running_loop().create_future())
         self._queue.append(part)
         if self._worker is None:
@@ -68,6 +69,7 @@ class DynamicBatcher:
         return part.powers
 
     async def _compute_queue(self) -> None:
+        """Compute batches until the queue is empty."""
         try:
             while batch := self._next_batch():
                 await self._compute_batch(batch)
@@ -76,6 +78,7 @@ class DynamicBatcher:
             self._worker = None
 
     async def _compute_batch(self, batch: list[_Part]) -> None:
+        """Compute a batch in the thread and distribute its powers."""
         csi = batch[0].csi if len(batch) == 1 else np.concatenate([part.csi for part in batch])
         loop, start = asyncio.get_running_loop(), time.perf_counter()
         try:
@@ -94,9 +97,9 @@ class DynamicBatcher:
             first = last
 
     def _next_batch(self) -> list[_Part]:
-        """Take the next batch from the queue, all with as many workers as the first part.
+        """Remove the next batch from the queue, with the number of workers of the first part.
 
-        Drops parts whose request has been answered already, for example by a timeout.
+        Parts whose request has already been answered, for instance by a timeout, are dropped.
         """
         batch: list[_Part] = []
         others: list[_Part] = []

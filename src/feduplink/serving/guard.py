@@ -21,15 +21,15 @@ from feduplink.serving.limits import Limits
 LOGGER = logging.getLogger("feduplink.serving")
 #: Maximum length of a path in the log, in characters.
 MAX_LOGGED_PATH = 200
-#: Paths served without a token: health, and the playground's page, which asks its user for one.
+#: Paths that need no token: health, and the page of the playground, which asks for a token.
 _PUBLIC_PATHS = re.compile(r"/healthz|/|/playground/.+")
-#: Paths served however many requests are in flight, so that the service can be monitored.
+#: Paths exempt from the limit on requests in flight, for monitoring.
 _UNLIMITED_PATHS = ("/healthz", "/metrics")
 #: Status in log and metrics if the client disconnected before its request was complete.
 _CLIENT_CLOSED_REQUEST = 499
 #: Value of the Retry-After header, in seconds.
 RETRY_AFTER_S = 1
-#: Upper edges of the histograms, s: fine around 450 µs, the loop of a real-time controller.
+#: Upper edges of the histograms, s: fine around 450 µs, the interval of a real-time controller.
 BUCKETS_S = (1e-4, 2e-4, 3e-4, 4.5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -38,7 +38,7 @@ class Metrics:
     """Prometheus metrics of one application.
 
     Attributes:
-        registry: collects the metrics below and those of the process (``process_*``).
+        registry: registry of the metrics of the service and of the process (``process_*``).
         in_flight: number of requests in flight, without those to /healthz and /metrics.
     """
 
@@ -73,24 +73,24 @@ class Metrics:
         )
 
     def observe_response(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a response; ``route`` is the template of a route, not the path requested."""
+        """Record a response and its time, s; ``route`` is the template of the route."""
         self._responses(method, route, status).inc()
         self._request_seconds.observe(seconds)
 
     def observe_batch(self, channels: int, seconds: float) -> None:
-        """Count a computation of the powers of ``channels`` channels."""
+        """Record a computation for ``channels`` channels and its time, s."""
         self._channels.inc(channels)
         self._batch_seconds.observe(seconds)
 
 
 class Guard:
-    """ASGI middleware that admits requests, limits them, and logs and counts every response.
+    """ASGI middleware that authorises, limits, logs and counts requests.
 
     Args:
-        app: Application behind it.
-        limits: Limits of a request and of their number.
-        token: Bearer token that requests need; None if they need none.
-        metrics: Metrics of the application.
+        app: application to protect.
+        limits: limits of requests.
+        token: bearer token that requests need; None: no token is required.
+        metrics: metrics of the application.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None, metrics: Metrics) -> None:
@@ -131,7 +131,7 @@ class Guard:
             LOGGER.info("request", extra={"fields": fields})
 
     def _handler(self, scope: Scope) -> ASGIApp:
-        """The application, or a refusal of requests without token or above the limit."""
+        """The application, or an error response for a request that is not admitted."""
         path = scope["path"]
         if not _PUBLIC_PATHS.fullmatch(path) and not self._is_authorised(scope["headers"]):
             return _refusal(401, "Unauthorized.", {"WWW-Authenticate": "Bearer"})
@@ -173,17 +173,20 @@ class Guard:
             self.metrics.in_flight -= 1
 
     def _is_authorised(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Whether the headers contain the bearer token, if one is required."""
         if self.token is None:
             return True
         given = [value for name, value in headers if name == b"authorization"]
         scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        # Constant time: otherwise the token could be guessed character by character.
+        # Comparison in constant time prevents guessing the token character by character.
         return hmac.compare_digest(token, self.token) and scheme.lower() == b"bearer"
 
 
 def _refusal(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    """Error response."""
     return JSONResponse({"detail": detail}, status, headers)
 
 
 def _unavailable(detail: str) -> Response:
+    """Error response of status 503."""
     return _refusal(503, detail, {"Retry-After": str(RETRY_AFTER_S)})

@@ -1,4 +1,4 @@
-"""Limits of the service; imported without the extra ``serve``."""
+"""Limits of the service; importing this module does not need the extra ``serve``."""
 
 from __future__ import annotations
 

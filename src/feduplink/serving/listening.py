@@ -1,6 +1,6 @@
-"""``serve``: a policy as a service on a socket, until SIGTERM or SIGINT.
+"""Workflow ``serve``: run the service on a socket until SIGTERM or SIGINT.
 
-Imports neither PyTorch nor the extra ``serve`` until it is called.
+Importing this module imports neither PyTorch nor the extra ``serve``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "FEDUPLINK_TOKEN"
 MIN_TOKEN_LENGTH = 16
 _MAX_TOKEN_FILE_BYTES = 1 << 12
-#: Time after which an idle connection is closed, s: controllers keep theirs between decisions.
+#: Time after which an idle connection is closed, s; controllers reuse connections.
 KEEP_ALIVE_S = 75
 _ONNX = ".onnx"
 _DEFAULTS = Limits()
@@ -56,16 +56,17 @@ def serve(
         PolicyLike,
         Field(
             description="pdx, package.module:Object, the directory of a training run, or an ONNX "
-            "file of 'feduplink export', which starts fastest"
+            "file of 'feduplink export', which loads fastest"
         ),
         CommandLine(metavar="NAME", type=str),
     ] = "pdx",
     *,
     host: Annotated[
-        str, Field(description="Address to listen on; one that other machines reach needs a token")
+        str,
+        Field(description="Address to listen on; other than loopback addresses need a token"),
     ] = "127.0.0.1",
     port: Annotated[
-        int, Field(ge=0, le=65_535, description="Port to listen on; 0: any free one")
+        int, Field(ge=0, le=65_535, description="Port to listen on; 0: any free port")
     ] = 8000,
     token_file: Annotated[
         Path | None,
@@ -85,23 +86,27 @@ def serve(
 ) -> None:
     """Serve transmit powers by HTTP.
 
-    The playground is at ``/``. On SIGTERM or SIGINT it completes the requests in flight and ends
-    by that signal. Call it in the main thread.
+    The playground is at ``/``. On SIGTERM or SIGINT the service completes the requests in flight
+    and ends by that signal. Call this function in the main thread.
 
     Args:
-        scenario: Scenario of the policy; None: the default one. An ONNX file has its own scenario
-            and accepts no other.
+        scenario: scenario of the policy; None: the default scenario. Must be None for an ONNX file,
+            which contains its scenario.
         policy: ONNX file, or a policy as for :func:`feduplink.make_policy`.
-        host: Address to listen on.
-        port: Port to listen on; 0: any free one.
-        token_file: File with the bearer token.
-        max_body_bytes: See :class:`~feduplink.serving.Limits`, also for the four below.
-        max_workers: Maximum number of workers of a channel.
-        max_channels: Maximum number of channels of a request.
-        max_seconds: Maximum time from a request's header to its response, s.
-        max_in_flight: Maximum number of requests in flight.
-        seed: Random seed of a policy that is tuned.
-        on_start: Called with a description of the service, including its address, once it listens.
+        host: address to listen on.
+        port: port to listen on; 0: any free port.
+        token_file: file with the bearer token; None: the environment variable ``FEDUPLINK_TOKEN``.
+        max_body_bytes: maximum size of a request body, bytes.
+        max_workers: maximum number of workers of a channel.
+        max_channels: maximum number of channels of a request.
+        max_seconds: maximum time from the header of a request to its response, s.
+        max_in_flight: maximum number of requests in flight.
+        seed: seed for the tuning of the policy.
+        on_start: callback with a description of the service, including its address, once it
+            listens.
+
+    Raises:
+        InputError: if an argument is not accepted, or the address is not available.
     """
     import_extra("feduplink.serving.app", "serve")
     from feduplink.serving.app import create_app
@@ -136,16 +141,19 @@ def serve(
 def _load_policy(
     what: PolicyLike, scenario: Scenario | None, seed: int
 ) -> tuple[OnnxPolicy, list[PowerPolicy]]:
-    """The policy as an ONNX file, and itself if it is trained, for the playground.
+    """Load a policy as ONNX; other policies are exported to a temporary ONNX file.
 
-    Other policies than ONNX files are exported to a temporary file.
+    Returns:
+        The exported policy, and a list with the policy itself if it is trained, for the playground.
     """
     from feduplink.export import OnnxPolicy, export_onnx
     from feduplink.policies import NeuralPolicy, make_policy
 
     if isinstance(what, str | os.PathLike) and Path(what).suffix == _ONNX:
         if scenario is not None:
-            raise InputError(f"scenario must be left out with an ONNX file; {what} has its own.")
+            raise InputError(
+                f"scenario must not be given with an ONNX file; {what} contains its scenario."
+            )
         return OnnxPolicy(what), []
     policy = make_policy(what, scenario or Scenario(), seed=seed)
     with tempfile.TemporaryDirectory() as directory:
@@ -154,7 +162,17 @@ def _load_policy(
 
 
 def find_token(file: Path | None) -> str | None:
-    """The token in a file, or else in the environment; None if there is neither."""
+    """Token in a file, or else in the environment.
+
+    Args:
+        file: file with the token; None: the environment variable ``FEDUPLINK_TOKEN``.
+
+    Returns:
+        The token; None if there is none.
+
+    Raises:
+        InputError: if the token is too short or not printable ASCII.
+    """
     given = os.environ.get(TOKEN_VARIABLE)
     if file is not None:
         given = read_limited(file, "token", _MAX_TOKEN_FILE_BYTES).decode("utf-8", "replace")
@@ -170,15 +188,27 @@ def find_token(file: Path | None) -> str | None:
 
 
 def bind_socket(host: str, port: int, *, has_token: bool) -> socket.socket:
-    """A bound socket that does not listen yet; without a token only on a loopback address."""
+    """Bind a socket, without listening.
+
+    Args:
+        host: address; a loopback address unless there is a token.
+        port: port; 0: any free port.
+        has_token: whether requests need a token.
+
+    Returns:
+        The socket.
+
+    Raises:
+        InputError: if the address is not accepted or not available.
+    """
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError):
         raise InputError(f"host must be an address of this machine; got {host}.") from None
     if not has_token and not ipaddress.ip_address(address[0]).is_loopback:
         raise InputError(
-            f"host {host} can be reached from other machines: it needs a token by --token-file or "
-            f"{TOKEN_VARIABLE}; without one use 127.0.0.1."
+            f"host {host} can be reached from other machines; accepted with a token by "
+            f"--token-file or {TOKEN_VARIABLE}, or use 127.0.0.1."
         )
     bound = socket.socket(family, kind)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -198,10 +228,10 @@ def listen(
     """Serve an application until SIGTERM or SIGINT, then end by that signal.
 
     Args:
-        app: Application.
-        bound: Socket to listen on.
-        timeout_s: Maximum time of a request, and hence of a graceful shutdown, s.
-        on_start: Called with the address once the socket listens.
+        app: application.
+        bound: bound socket.
+        timeout_s: maximum time of a request, and hence of a graceful shutdown, s.
+        on_start: callback with the address once the socket listens.
     """
     import uvicorn
 
@@ -224,7 +254,7 @@ def listen(
         timeout_graceful_shutdown=int(timeout_s) + 1,
     )
     _log_to_stderr()
-    # The default action: supervisors expect that SIGTERM ends a service by the signal itself.
+    # Default action, because supervisors expect SIGTERM to end the process by the signal.
     previous = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         Server(config).run([bound])
@@ -233,10 +263,10 @@ def listen(
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON: ``time``, ``level``, ``event`` and the record's ``fields``."""
+    """Log formatter: a line of JSON with ``time``, ``level``, ``event`` and ``fields``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Format a record, without a line break."""
         entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -1,7 +1,7 @@
-"""Request and response bodies; the pydantic models also give the OpenAPI schemas.
+"""Request and response bodies, as pydantic models for validation and OpenAPI schemas.
 
-CSI is H (L, L) or (N, L, L), gains over the noise power in 1/W. A binary body is N·L·L float32,
-little endian, row by row, and its response N·L float32: a client in C sends its array as it is.
+CSI is H (L, L) or (N, L, L), in 1/W. A binary request consists of N·L·L float32 values, little
+endian, in row-major order, and its response of N·L float32 values.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _FLOAT32 = np.dtype("<f4")
 MAX_GAIN = float(np.finfo(_FLOAT32).max)
 #: Largest model, in bits, and largest price of energy, in s/J.
 MAX_BITS, MAX_KAPPA = 1e15, 1e6
-#: Largest N·L³ of a schedule request: a few seconds of computation, which cannot be interrupted.
+#: Maximum N·L³ of a schedule request: a few seconds of computation, which cannot be interrupted.
 MAX_SCHEDULE_SIZE = 2**20
 
-# With ``fail_fast`` a body is read no further than its first error.
+# ``fail_fast`` stops the validation of a body at the first error.
 _Row = Annotated[
     list[Annotated[float, Field(gt=0, le=MAX_GAIN)]], Field(min_length=1, fail_fast=True)
 ]
@@ -40,15 +40,15 @@ _Csi = Annotated[
     Matrix | _Matrices,
     Field(
         union_mode="left_to_right",
-        description="H, (L, L) or (N, L, L): gains over the noise power, 1/W. GET /v1/policy gives "
-        "the largest N and L.",
+        description="H, (L, L) or (N, L, L), in 1/W: gains divided by the noise power. GET "
+        "/v1/policy returns the maximum N and L.",
     ),
 ]
 _EXAMPLE_CSI: Any = [[[9e5, 2e3], [4e3, 3e6]], [[2e6, 7e4], [1e4, 8e5]]]
 
 
 class StrictRequest(BaseModel):
-    """A body without unknown fields, text for numbers, NaN and infinity."""
+    """Base class of request bodies; rejects unknown fields, conversions, NaN and infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -71,7 +71,7 @@ class ScheduleRequest(StrictRequest):
     csi: _Csi
     bits: float = Field(gt=0, le=MAX_BITS, description="Size of the model, in bits")
     kappa: float = Field(
-        default=0.0, ge=0, le=MAX_KAPPA, description="Price of energy, in s/J; 0: fastest round"
+        default=0.0, ge=0, le=MAX_KAPPA, description="Price of energy, in s/J; 0: minimum time"
     )
 
 
@@ -95,7 +95,7 @@ class Phase(BaseModel):
 
     @classmethod
     def from_schedule(cls, schedule: Schedule, row: int) -> list[Self]:
-        """The phases of a round of a schedule; those without duration are left out."""
+        """Phases of a round of a schedule, without those of zero duration."""
         phases = zip(schedule.durations_s[row].tolist(), schedule.power[row].tolist(), strict=True)
         return [cls(duration_s=time_s, power_w=power_w) for time_s, power_w in phases if time_s > 0]
 
@@ -115,14 +115,14 @@ class Health(BaseModel):
 
 
 class PolicyDescription(BaseModel):
-    """The policy that is served, and the limits of a request."""
+    """Policy of the service, and limits of a request."""
 
     model_config = ConfigDict(extra="ignore")
 
     policy: str = Field(description="Name of the policy")
     version: str = Field(description="Version of feduplink that wrote the file")
     scenario: dict[str, Any] = Field(description="Scenario of the policy")
-    workers: int | None = Field(description="The only number of workers accepted; null: any")
+    workers: int | None = Field(description="Required number of workers; null: any")
     pmax_w: float | list[float] = Field(description="Maximum power in W, of all or per worker")
     silence_w: float = Field(description="Powers below are set to 0, W")
     units: dict[str, str]
@@ -133,7 +133,7 @@ class PolicyDescription(BaseModel):
 
 
 class Refusal(BaseModel):
-    """Response to a request that is not served."""
+    """Error response."""
 
     detail: str = Field(description="Reason, in one sentence")
 
@@ -142,7 +142,18 @@ _RequestT = TypeVar("_RequestT", bound=StrictRequest)
 
 
 def parse_request(model: type[_RequestT], body: bytes) -> _RequestT:
-    """Validate a JSON body; an :class:`InputError` names the first problem."""
+    """Validate a JSON body.
+
+    Args:
+        model: class of the request.
+        body: JSON text.
+
+    Returns:
+        The request.
+
+    Raises:
+        InputError: for the first problem of the body.
+    """
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -150,9 +161,9 @@ def parse_request(model: type[_RequestT], body: bytes) -> _RequestT:
 
 
 def _first_problem(error: ValidationError) -> str:
-    """One sentence for the first problem of a body."""
+    """Describe the first problem of a body, in a sentence."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    # Matrices of a wrong value also fail as a single matrix, with a type error.
+    # An invalid value in a list of matrices also causes a type error as a single matrix.
     specific = [p for p in problems if p["type"] not in ("float_type", "list_type")]
     problem = (specific or problems)[0]
     if not specific and problem["loc"][0] == "csi":
@@ -160,7 +171,7 @@ def _first_problem(error: ValidationError) -> str:
     where = "".join(
         f"[{part}]" if isinstance(part, int) else part
         for part in problem["loc"]
-        if isinstance(part, int) or part.isidentifier()  # not the name of a union's member
+        if isinstance(part, int) or part.isidentifier()  # omits names of union members
     )
     return f"{where or 'body'}: {problem['msg']}."
 
@@ -170,20 +181,38 @@ def csi_from_json(body: bytes, workers: int | None, limits: Limits) -> Array:
 
     Args:
         body: JSON object, see :class:`AllocationRequest`.
-        workers: L of the query, which must agree; None without one.
-        limits: Limits of the request.
+        workers: L in the query, which must agree; None if not given.
+        limits: limits of the request.
+
+    Returns:
+        H, float32, in 1/W.
+
+    Raises:
+        InputError: if the body is not accepted.
     """
     csi = csi_from_lists(parse_request(AllocationRequest, body).csi, limits)
     if workers not in (None, csi.shape[-1]):
         raise InputError(
-            f"workers must be the number of workers in csi ({csi.shape[-1]}) or be left out with "
+            f"workers must be the number of workers in csi ({csi.shape[-1]}) or be omitted with "
             f"JSON; got {workers}."
         )
     return csi
 
 
 def csi_from_bytes(body: bytes, workers: int | None, limits: Limits) -> Array:
-    """CSI (N, L, L) of a binary body; L is the query's ``workers``, at least 1."""
+    """CSI (N, L, L) of a binary body.
+
+    Args:
+        body: N·L·L float32 values, little endian.
+        workers: L in the query, at least 1; required.
+        limits: limits of the request.
+
+    Returns:
+        H, float32, in 1/W.
+
+    Raises:
+        InputError: if the body or the query is not accepted.
+    """
     if workers is None:
         raise InputError("workers is required with a binary body, as in ?workers=8.")
     channel_bytes = workers**2 * _FLOAT32.itemsize
@@ -196,7 +225,7 @@ def csi_from_bytes(body: bytes, workers: int | None, limits: Limits) -> Array:
 
 
 def csi_from_lists(nested: list[Any], limits: Limits) -> Array:
-    """CSI (L, L) or (N, L, L) of nested lists of numbers."""
+    """Convert nested lists to CSI (L, L) or (N, L, L); raises :class:`InputError` if invalid."""
     try:
         csi = np.array(nested, dtype=np.float64)
     except ValueError:
@@ -205,17 +234,17 @@ def csi_from_lists(nested: list[Any], limits: Limits) -> Array:
 
 
 def powers_to_json(powers: Array) -> bytes:
-    """JSON :class:`AllocationResponse` of powers (..., L), W."""
+    """JSON :class:`AllocationResponse` with powers (..., L), W."""
     return to_json({"power_w": powers.tolist()})
 
 
 def powers_to_bytes(powers: Array) -> bytes:
-    """Binary response of powers (..., L), W."""
+    """Binary response with powers (..., L), W."""
     return powers.astype(_FLOAT32, copy=False).tobytes()
 
 
 def _check_csi(csi: NDArray[np.floating[Any]], limits: Limits) -> Array:
-    """CSI as an aligned float32 array within the limits, with finite gains above 0."""
+    """Validate CSI: square, within the limits, finite and positive; returns aligned float32."""
     *_, rows, columns = csi.shape
     if rows != columns:
         raise InputError(f"csi must be square, (L, L) or (N, L, L); got {csi.shape}.")
@@ -224,10 +253,10 @@ def _check_csi(csi: NDArray[np.floating[Any]], limits: Limits) -> Array:
     channels = len(csi) if csi.ndim == 3 else 1
     if channels > limits.max_channels:
         raise InputError(f"csi must have at most {limits.max_channels} channels; got {channels}.")
-    if not (csi <= MAX_GAIN).all():  # before rounding, which would accept slightly larger gains
+    if not (csi <= MAX_GAIN).all():  # before rounding, which could reduce larger gains to MAX_GAIN
         raise InputError("csi must have finite float32 gains above 0; got NaN or a larger gain.")
     with np.errstate(under="ignore", over="ignore"):
-        gains = csi.astype(np.float32)  # a copy: the bytes of a body may be unaligned
+        gains = csi.astype(np.float32)  # copied, because the bytes of a body may be unaligned
     if not (gains > 0).all():
         raise InputError("csi must have finite gains above 0; got a negative gain or 0.")
     return gains

@@ -1,1 +1,1 @@
-"""Files: atomic writes, tensor files, HDF5, and the directory of a run."""
+"""File formats: atomic writes, tensor files, HDF5, NPZ, NPY, MAT, and the directory of a run."""

@@ -1,6 +1,6 @@
-"""Numeric arrays in files of other programs: HDF5, NPZ, NPY and MAT.
+"""Numeric arrays in HDF5, NPZ, NPY and MAT files.
 
-The format is found by the content of the file, not by its suffix. Nothing is unpickled or executed.
+The format is detected from the content of the file, not from its suffix. No object is unpickled.
 
 >>> import tempfile
 >>> path = Path(tempfile.mkdtemp(), "cell.npz")
@@ -33,11 +33,11 @@ from feduplink.storage.matfile import mat_variables
 
 #: Kinds of NumPy types that are real numbers: floating point, signed and unsigned integers.
 _REAL_KINDS = "fiu"
-#: Maximum decompression ratio: that of deflate is 1032.
+#: Maximum decompression ratio; that of deflate is 1032.
 _MAX_RATIO = 1100
-#: Bytes that an array may have whatever the size of its file.
-_FREE_BYTES = 1 << 20
-#: Arrays that a sentence lists.
+#: Size up to which an array is accepted regardless of the size of its file, bytes.
+_MIN_CHECKED_BYTES = 1 << 20
+#: Maximum number of arrays listed in an error message.
 _MAX_LISTED = 12
 
 
@@ -46,11 +46,11 @@ class StoredArray:
     """An array in an open file.
 
     Attributes:
-        name: its name in the file, empty in a format that holds one array.
-        shape: its shape, in MATLAB's order of subscripts for a MAT file.
-        dtype: its type in words.
-        kind: ``real``, ``complex``, or empty for what is not numeric.
-        read: reads it, as an array of this shape.
+        name: name in the file; empty in formats with a single array.
+        shape: shape, in MATLAB's order of subscripts for a MAT file.
+        dtype: name of the data type.
+        kind: ``real``, ``complex``, or empty for other types.
+        read: function that returns the array, of this shape.
     """
 
     name: str
@@ -72,10 +72,16 @@ class ArrayFile(ABC):
         """All arrays, in the order of the file."""
 
     def array(self, name: str) -> StoredArray:
-        """The array of this name.
+        """Find an array by name.
+
+        Args:
+            name: name in the file.
+
+        Returns:
+            The array, not yet read.
 
         Raises:
-            InputError: if there is none; the sentence continues one that begins with the path.
+            InputError: if there is no such array; :func:`reading_arrays` prepends the path.
         """
         known = {array.name: array for array in self.arrays()}
         if name not in known:
@@ -85,7 +91,7 @@ class ArrayFile(ABC):
 
 
 def listed(arrays: Iterable[StoredArray]) -> str:
-    """Arrays with their shapes, for a sentence."""
+    """Names, shapes and types of arrays for an error message, at most twelve."""
     shown = [str(array) for array in arrays]
     further = [f"{len(shown) - _MAX_LISTED} more"] if len(shown) > _MAX_LISTED else []
     return ", ".join(shown[:_MAX_LISTED] + further) or "no arrays"
@@ -93,9 +99,17 @@ def listed(arrays: Iterable[StoredArray]) -> str:
 
 @contextlib.contextmanager
 def reading_arrays(path: str | os.PathLike[str], what: str) -> Iterator[ArrayFile]:
-    """Open a file of arrays; errors are raised as an :class:`InputError` about ``what``.
+    """Open a file of arrays; errors in the block are raised as :class:`InputError`.
 
-    An ``InputError`` of the block continues a sentence that begins with the path: ``has no ...``.
+    The message of an ``InputError`` in the block is the second part of a sentence, such as
+    ``has no array H``; the path is prepended.
+
+    Args:
+        path: HDF5, NPZ, NPY or MAT file.
+        what: field or purpose of the file, at the beginning of error messages.
+
+    Yields:
+        The open file.
     """
     source = Path(path)
     check_regular(source, what)
@@ -117,11 +131,11 @@ def reading_arrays(path: str | os.PathLike[str], what: str) -> Iterator[ArrayFil
 
 
 def _format_of(path: Path, what: str) -> Any:
-    """The reader of the file's format."""
+    """Reader class for the format of the file."""
     try:
         with path.open("rb") as file:
             start = file.read(128)
-        is_hdf5 = h5py.is_hdf5(path)  # also behind the header that MATLAB writes
+        is_hdf5 = h5py.is_hdf5(path)  # also detects HDF5 after the header of MATLAB
     except OSError as error:
         raise InputError(f"{what}: {path} cannot be read: {error.strerror}.") from None
     if is_hdf5 or (path.suffix in (".h5", ".hdf5") and start):
@@ -138,29 +152,30 @@ def _format_of(path: Path, what: str) -> Any:
 
 
 def _check_size(shape: tuple[int, ...], item_bytes: int, stored_bytes: int) -> None:
-    """Refuse a shape that so small a file cannot hold, before memory is allocated for it."""
+    """Reject a shape that a file of this size cannot contain, before memory is allocated."""
     declared = math.prod(shape) * item_bytes
-    if declared > _MAX_RATIO * stored_bytes + _FREE_BYTES:
+    if declared > _MAX_RATIO * stored_bytes + _MIN_CHECKED_BYTES:
         raise InputError(
-            f"declares an array of shape {shape} and {declared} bytes, which its {stored_bytes} "
-            "bytes cannot hold"
+            f"declares an array of shape {shape} and {declared} bytes, which a file of "
+            f"{stored_bytes} bytes cannot contain"
         )
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
+    """``real``, ``complex``, or empty for other types."""
     if dtype.kind in _REAL_KINDS:
         return "real"
     return "complex" if dtype.kind == "c" or _is_pair(dtype) else ""
 
 
 def _is_pair(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is MATLAB's for complex numbers in HDF5."""
+    """Whether a type is MATLAB's compound type of complex numbers in HDF5."""
     fields: Mapping[str, Any] = dtype.fields or {}
     return set(fields) == {"real", "imag"} and all(f[0].kind in "fiu" for f in fields.values())
 
 
 class _Hdf5File(ArrayFile):
-    """HDF5, as others or as MATLAB 7.3 write it: there, axes are in the reverse order."""
+    """HDF5 file; axes are reversed in files of MATLAB 7.3."""
 
     format = "HDF5"
 
@@ -174,7 +189,7 @@ class _Hdf5File(ArrayFile):
         found: list[StoredArray] = []
 
         def visit(name: str, item: Any) -> None:
-            # Names with # are MATLAB's own tables.
+            # MATLAB's internal tables have names with #.
             if isinstance(item, h5py.Dataset) and item.shape is not None and "#" not in name:
                 found.append(self._stored(name, item))
 
@@ -204,7 +219,7 @@ class _Hdf5File(ArrayFile):
 
 
 class _NpyFile(ArrayFile):
-    """One array, as ``numpy.save`` writes it."""
+    """File of ``numpy.save``, with one array."""
 
     format = "NPY"
 
@@ -224,7 +239,7 @@ class _NpyFile(ArrayFile):
 
 
 class _NpzFile(ArrayFile):
-    """Several arrays, as ``numpy.savez`` writes them."""
+    """File of ``numpy.savez``, with several arrays."""
 
     format = "NPZ"
 
@@ -250,7 +265,7 @@ class _NpzFile(ArrayFile):
 
 
 def _npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type of an array, from the beginning of its NPY file."""
+    """Shape and type in the header of an NPY file."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -260,7 +275,7 @@ def _npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 class _MatFile(ArrayFile):
-    """MATLAB's format of versions 5 to 7."""
+    """MAT file of versions 5 to 7."""
 
     format = "MAT"
 

@@ -1,4 +1,4 @@
-"""Atomic writing of files, size limits of reading, and directories with a single writer."""
+"""Atomic writes, size limits of reads, and exclusive access to directories."""
 
 from __future__ import annotations
 
@@ -26,10 +26,16 @@ _STALE_AFTER_S = 3600.0
 def replaced_atomically(path: Path) -> Iterator[Path]:
     """Provide a temporary file beside ``path`` and rename it to ``path`` when the block succeeds.
 
-    If the block raises, the temporary file is removed and ``path`` is not changed. That of a killed
-    process is removed when ``path`` is next written to, or when :func:`only_writer` locks its
-    directory. The content is flushed to the disk before it is renamed: after a power failure
-    ``path`` is either the old or the new file.
+    If the block raises, the temporary file is removed and ``path`` is unchanged. Temporary files of
+    killed processes are removed by the next write to ``path`` or by :func:`only_writer`. The
+    content is flushed to the disk before it is renamed: after a power failure ``path`` is either
+    the old or the new file.
+
+    Args:
+        path: file to replace; its directory is created if necessary.
+
+    Yields:
+        Path of the temporary file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_stale(path)
@@ -44,9 +50,9 @@ def replaced_atomically(path: Path) -> Iterator[Path]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None:
-            error.filename = str(path)  # the name that the caller gave
+            error.filename = str(path)  # instead of the name of the temporary file
         raise
-    with contextlib.suppress(OSError):  # not every file system does this for directories
+    with contextlib.suppress(OSError):  # some file systems cannot flush directories
         _flush(path.parent)
 
 
@@ -57,12 +63,24 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write ``content`` as indented JSON, atomically. NaN is refused."""
+    """Write ``content`` as indented JSON, atomically; raises ``ValueError`` for NaN."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def read_limited(path: Path, what: str, max_bytes: int) -> bytes:
-    """Read a file that :func:`check_regular` accepts."""
+    """Read a regular file of limited size.
+
+    Args:
+        path: file.
+        what: field or purpose of the file, at the beginning of error messages.
+        max_bytes: maximum size, bytes.
+
+    Returns:
+        The content.
+
+    Raises:
+        InputError: if the file is missing, not regular, too large or not readable.
+    """
     check_regular(path, what, max_bytes)
     try:
         return path.read_bytes()
@@ -71,10 +89,15 @@ def read_limited(path: Path, what: str, max_bytes: int) -> bytes:
 
 
 def check_regular(path: Path, what: str, max_bytes: int | None = None) -> None:
-    """Refuse a file that is missing, not regular or too large, before it is opened.
+    """Check a file before it is opened: a pipe could block, a large file exhaust the memory.
 
-    Reading a pipe or a device could block, and a large file fill the memory. ``what`` begins the
-    message.
+    Args:
+        path: file.
+        what: field or purpose of the file, at the beginning of error messages.
+        max_bytes: maximum size, bytes; None: no limit.
+
+    Raises:
+        InputError: if the file is missing, not regular or too large.
     """
     try:
         found = path.stat()
@@ -87,7 +110,7 @@ def check_regular(path: Path, what: str, max_bytes: int | None = None) -> None:
         raise InputError(f"{what}: {path} is not a regular file.")
     if max_bytes is not None and found.st_size > max_bytes:
         raise InputError(
-            f"{what}: {path} has {found.st_size} bytes; accepted: no more than {max_bytes}."
+            f"{what}: {path} has {found.st_size} bytes; accepted: at most {max_bytes}."
         )
 
 
@@ -97,9 +120,9 @@ def reading(path: Path, what: str, problem: str, max_bytes: int) -> Iterator[Non
 
     Args:
         path: file, checked by :func:`check_regular`.
-        what: begins the message.
-        problem: what is wrong with a file that cannot be read, such as ``damaged``.
-        max_bytes: maximum size of the file.
+        what: field or purpose of the file, at the beginning of error messages.
+        problem: description of a file that cannot be read, such as ``damaged``.
+        max_bytes: maximum size of the file, bytes.
     """
     check_regular(path, what, max_bytes)
     try:
@@ -111,11 +134,17 @@ def reading(path: Path, what: str, problem: str, max_bytes: int) -> Iterator[Non
 
 @contextlib.contextmanager
 def only_writer(directory: Path) -> Iterator[None]:
-    """Lock ``directory`` while the block writes to it; a second process is refused.
+    """Lock ``directory`` during a block.
 
-    The directory is created if it does not exist, and removed again if nothing was written to it.
-    Temporary files of killed processes in and below it are removed. The lock is advisory and ends
-    with the process.
+    The directory is created if it does not exist, and removed if it is empty afterwards. Temporary
+    files of killed processes in and below it are removed. The lock is advisory and ends with the
+    process.
+
+    Args:
+        directory: directory to lock.
+
+    Raises:
+        InputError: if it is a file, or another process has locked it.
     """
     if directory.exists() and not directory.is_dir():
         raise InputError(f"out: {directory} is a file; accepted: a directory, new or existing.")
@@ -129,31 +158,32 @@ def only_writer(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-        with contextlib.suppress(OSError):  # a directory that is not empty
+        with contextlib.suppress(OSError):  # raised for a directory that is not empty
             for path in made:
                 path.rmdir()
 
 
 def _lock(handle: int, directory: Path) -> None:
-    import fcntl  # exists on Unix only, and files are written everywhere
+    """Lock an open directory, or warn if the file system does not support locks."""
+    import fcntl  # available on Unix only
 
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InputError(
-            f"out: another process is writing to {directory}; accepted: another directory, or the "
-            "same one when that has ended."
+            f"out: another process is writing to {directory}; accepted: another directory, or this "
+            "one after that process has ended."
         ) from None
     except OSError as error:
         warnings.warn(
-            f"out: {directory} cannot be locked ({error.strerror}); see to it that no other "
+            f"out: {directory} cannot be locked ({error.strerror}); make sure that no other "
             "command writes to it",
             stacklevel=4,
         )
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove temporary files that killed processes left beside ``path``."""
+    """Remove temporary files of killed processes beside ``path``."""
     for unfinished in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - unfinished.stat().st_mtime > _STALE_AFTER_S:
@@ -161,6 +191,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
+    """Flush a file or directory to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

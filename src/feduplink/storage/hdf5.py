@@ -1,4 +1,4 @@
-"""HDF5 files: written atomically, and checked while they are read."""
+"""HDF5 files: atomic writes, and validation on reading."""
 
 from __future__ import annotations
 
@@ -20,12 +20,18 @@ _ERRORS = (OSError, KeyError, TypeError, ValueError, RuntimeError, OverflowError
 
 @contextlib.contextmanager
 def writing_hdf5(path: Path) -> Iterator[h5py.File]:
-    """Open a new file for writing, which replaces ``path`` when the block ends.
+    """Open a new file that replaces ``path`` atomically at the end of the block.
 
-    If the disk is full an ``OSError`` is raised, and the old file stays.
+    If the disk is full, an ``OSError`` is raised and ``path`` is unchanged.
+
+    Args:
+        path: file to replace.
+
+    Yields:
+        The open file.
     """
-    # Until it is complete the file is in memory: HDF5 cannot close one whose disk is full, and
-    # would crash the interpreter at its exit.
+    # The file is built in memory: if the disk is full HDF5 cannot close a file, and crashes the
+    # interpreter at exit.
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
         yield file
@@ -35,9 +41,17 @@ def writing_hdf5(path: Path) -> Iterator[h5py.File]:
 
 @contextlib.contextmanager
 def reading_hdf5(path: str | os.PathLike[str], what: str) -> Iterator[h5py.File]:
-    """Open a file for reading; errors are raised as an :class:`InputError` about ``what``.
+    """Open a file for reading; errors in the block are raised as :class:`InputError`.
 
-    An ``InputError`` of the block continues a sentence that begins with the path: ``has no ...``.
+    The message of an ``InputError`` in the block is the second part of a sentence, such as
+    ``has no dataset H``; the path is prepended.
+
+    Args:
+        path: file.
+        what: field or purpose of the file, at the beginning of error messages.
+
+    Yields:
+        The open file.
     """
     check_regular(Path(path), what)
     try:
@@ -53,11 +67,17 @@ def reading_hdf5(path: str | os.PathLike[str], what: str) -> Iterator[h5py.File]
 
 
 def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
-    """Find a dataset in this file without reading it.
+    """Find a dataset without reading it; links and external storage are rejected.
+
+    Args:
+        file: open file.
+        name: path of the dataset in the file.
+
+    Returns:
+        The dataset.
 
     Raises:
-        InputError: in the form of :func:`reading_hdf5`, if there is none, or only a link or storage
-            in another file.
+        InputError: if there is no such dataset in this file; in the form of :func:`reading_hdf5`.
     """
     parts = name.split("/")
     for depth in range(1, len(parts) + 1):
@@ -65,7 +85,7 @@ def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
         if link is None:
             raise InputError(f"has no dataset {name}")
         if not isinstance(link, h5py.HardLink):
-            raise InputError(f"has a link in the place of {name}")
+            raise InputError(f"has a link instead of {name}")
     dataset = file.get(name)
     if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
         raise InputError(f"has no dataset {name}")
@@ -77,7 +97,17 @@ def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
 def attribute_of(holder: h5py.Group, name: str) -> str | float:
     """Read an attribute, a text of fixed length or a number.
 
-    Texts of variable length are refused, because HDF5 loops forever on a damaged heap of them.
+    Texts of variable length are rejected, because HDF5 loops forever on a damaged heap.
+
+    Args:
+        holder: group or file with the attribute.
+        name: name of the attribute.
+
+    Returns:
+        The text or number.
+
+    Raises:
+        InputError: if it is missing or of another type; in the form of :func:`reading_hdf5`.
     """
     if name not in holder.attrs:
         raise InputError(f"has no attribute {name}")
@@ -91,5 +121,5 @@ def attribute_of(holder: h5py.Group, name: str) -> str | float:
 
 
 def fixed_text(text: str) -> np.bytes_:
-    """Convert a text to one of fixed length, for an attribute or a dataset."""
+    """Convert a text to HDF5 text of fixed length, for an attribute or a dataset."""
     return np.bytes_(text.encode() or b" ")

@@ -1,10 +1,11 @@
-"""Numeric variables of MAT files of versions 5 to 7.
+"""Reader of numeric variables in MAT files of versions 5 to 7.
 
-SciPy reads them too, but a damaged file can crash its compiled reader and with it the process.
-Other variables, as text, structures and objects, are listed by MATLAB's class and never read.
+Unlike SciPy's compiled reader, it does not crash the process on damaged files. Other variables,
+such as text, structures and objects, are listed with their MATLAB class and never read.
 
-A file is a header of 128 bytes and elements, each a tag (type, size) and data, compressed or not.
-An array is an element of elements: flags, dimensions, name, real part, imaginary part.
+A file consists of a header of 128 bytes and elements, each with a tag (type, size) and data, which
+may be compressed. An array is an element that contains elements: flags, dimensions, name, real part
+and imaginary part.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from numpy.typing import NDArray
 
 from feduplink.errors import InputError
 
-#: Types of elements: numbers, an array, a compressed element.
+#: NumPy types of elements with numbers, and types of array and compressed elements.
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"} | {
     12: "i8",
     13: "u8",
 }
 _ARRAY, _COMPRESSED = 14, 15
-#: MATLAB's classes of arrays; those of numbers with their NumPy types.
+#: MATLAB's classes of arrays: names of the others, NumPy types of the numeric ones.
 _OPAQUE = 17
 _OTHER_CLASSES = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse"} | {
     16: "function",
@@ -41,7 +42,7 @@ _NUMERIC_CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: 
 }
 _LOGICAL_FLAG, _COMPLEX_FLAG = 0x200, 0x800
 _HEADER_BYTES = 128
-#: Bytes of a compressed array that hold flags, dimensions and name.
+#: Number of decompressed bytes that contain flags, dimensions and name.
 _START_BYTES = 1 << 16
 
 
@@ -50,12 +51,12 @@ class MatVariable:
     """A variable of a MAT file.
 
     Attributes:
-        name: its name.
-        shape: its size in MATLAB.
-        dtype: its NumPy type, or MATLAB's class of what is not numeric.
+        name: name of the variable.
+        shape: size in MATLAB.
+        dtype: NumPy type, or MATLAB class of a variable that is not numeric.
         is_numeric: whether it can be read.
-        is_complex: whether it has imaginary parts.
-        read: reads it, as an array of this shape.
+        is_complex: whether it has an imaginary part.
+        read: function that returns the array, of this shape.
     """
 
     name: str
@@ -67,7 +68,18 @@ class MatVariable:
 
 
 def mat_variables(path: Path) -> list[MatVariable]:
-    """The variables of a file; damaged ones raise an ``InputError`` or ``ValueError``."""
+    """List the variables of a file.
+
+    Args:
+        path: MAT file of version 5 to 7.
+
+    Returns:
+        The variables, whose data are not yet read.
+
+    Raises:
+        InputError: if the file is truncated; in the form of :func:`reading_arrays`.
+        ValueError: if the file is damaged otherwise.
+    """
     content = memoryview(path.read_bytes())
     order = {b"IM": "<", b"MI": ">"}.get(bytes(content[126:128]))
     if order is None:
@@ -88,23 +100,23 @@ def mat_variables(path: Path) -> list[MatVariable]:
 
 
 def _plain(data: memoryview, max_bytes: int) -> memoryview:
-    """The first ``max_bytes`` of an element that is not compressed; 0: all."""
+    """First ``max_bytes`` of an uncompressed element; 0: all."""
     return data[:max_bytes] if max_bytes else data
 
 
 def _inflated(data: memoryview, max_bytes: int) -> memoryview:
-    """At most the first ``max_bytes`` of a compressed element; 0: all."""
+    """First ``max_bytes`` of a compressed element after decompression; 0: all."""
     return memoryview(zlib.decompressobj().decompress(data, max_bytes))
 
 
 def _variable(
     inflate: Callable[[memoryview, int], memoryview], data: memoryview, order: str
 ) -> MatVariable:
-    """A variable, of which the data is not read yet."""
+    """Variable of an array element, whose data are not yet read."""
     parts = _parts(inflate(data, _START_BYTES), order)
     (flag_bits, *_) = np.frombuffer(next(parts)[1], f"{order}u4").tolist()
     number = flag_bits & 0xFF
-    # Objects of classes have no dimensions.
+    # Opaque objects have no dimensions.
     sizes = b"" if number == _OPAQUE else next(parts)[1]
     shape = tuple(np.frombuffer(sizes, f"{order}i4").tolist())
     name = bytes(next(parts)[1]).decode("ascii", errors="replace")
@@ -116,7 +128,7 @@ def _variable(
         _, _, _, *stored = islice(_parts(inflate(data, 0), order), 5 if is_complex else 4)
         numbers = [_numbers(kind, part, order).astype(dtype) for kind, part in stored]
         if any(part.size != math.prod(shape) for part in numbers):
-            raise InputError(f"has another number of values in {name} than its size {shape}")
+            raise InputError(f"has a number of values in {name} that does not match {shape}")
         values = numbers[0] + 1j * numbers[1] if is_complex else numbers[0]
         return values.reshape(shape, order="F")
 
@@ -125,7 +137,7 @@ def _variable(
 
 
 def _parts(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
-    """Type and data of the elements of an array, after its tag."""
+    """Iterate over type and data of the elements in an array element, after its tag."""
     at = 8
     while True:
         kind, size = struct.unpack_from(f"{order}II", data, at)
@@ -140,6 +152,7 @@ def _parts(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
 
 
 def _numbers(kind: int, data: memoryview, order: str) -> NDArray[Any]:
+    """Numbers of an element as a one-dimensional array."""
     if kind not in _NUMBERS:
         raise InputError(f"has numbers of the unknown type {kind}")
     return np.frombuffer(data, f"{order}{_NUMBERS[kind]}")

@@ -27,6 +27,8 @@ from feduplink.version import __version__
 
 
 class _Job(NamedTuple):
+    """Current command, with its start in UTC and on the monotonic clock."""
+
     command: str | None
     started: datetime
     clock_s: float
@@ -53,6 +55,7 @@ def part() -> AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _timed(command: str | None) -> Iterator[None]:
+    """Make a command the current job during a block."""
     token = _current.set(_Job(command, datetime.now(UTC), time.monotonic()))
     try:
         yield
@@ -81,19 +84,26 @@ def provenance() -> dict[str, Any]:
 
 METRICS_FILE = "metrics.json"
 
-#: Maximum size of a file, a hundred times that of ten runs of a thousand rounds.
+#: Maximum size of a metrics file, bytes: a hundred times that of ten runs of 1000 rounds.
 _MAX_BYTES = 1 << 26
 
 Verdict = Literal["holds", "holds in part", "does not hold", "undecided"]
 
 
 def write_metrics(directory: Path, content: Mapping[str, Any]) -> None:
-    """Write ``content`` and its provenance, in which alone two runs with the same seed differ."""
+    """Write ``metrics.json``: the content and its provenance.
+
+    Two runs with the same seed differ in their provenance only.
+
+    Args:
+        directory: directory of the run.
+        content: values that JSON can represent.
+    """
     write_json(directory / METRICS_FILE, {**content, "provenance": provenance()})
 
 
 class _Entry(BaseModel):
-    """Fields that are read back; commands write others as well."""
+    """Base class of entries read from ``metrics.json``; further entries are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -129,22 +139,23 @@ class Provenance(_Entry):
 
 
 class RunMetrics(_Entry):
-    """Fields that the metrics of all commands have in common; all are optional.
+    """Entries common to the metrics of all commands; all are optional.
 
     Attributes:
-        title: of the run, a few words.
-        caption: what it shows, a sentence or two.
-        findings: what the numbers show, in sentences.
-        claims: checked by the run.
-        data: data set.
-        substitution: what replaced the data set that was asked for, if it was missing.
+        title: title of the run.
+        caption: description of the run in one or two sentences.
+        findings: main findings, in sentences.
+        claims: claims checked by the run.
+        data: name of the data set.
+        substitution: data set used instead of a missing one.
         policies: results by policy.
-        figures: by name, which is that of a subdirectory, in the order to show them.
-        scenario, settings, seed: of the run.
-        runs_s: duration of the run's own computations, s, in this or in an earlier command, without
-            those of kept results of other figures.
-        report: marks the metrics of a page made of runs.
-        provenance: None for runs of old versions.
+        figures: figures by name of their subdirectory, in the order of display.
+        scenario: fields of the scenario.
+        settings: settings of the run.
+        seed: seed of the run.
+        runs_s: computation time of the run, s, without results reused from other figures.
+        report: content of a report of several runs; None for other runs.
+        provenance: provenance; None for runs of old versions.
 
     """
 
@@ -201,20 +212,31 @@ class FinishedRun:
 
 
 def find_runs(directories: Sequence[Path]) -> list[FinishedRun]:
-    """Find all runs in and below ``directories``, each once; a run precedes those below it.
+    """Find all runs in and below directories; a run precedes those below it.
 
-    Sibling directories are in the order of the ``figures`` of the run above them, the others
-    follow by name. Reports are left out, and links are not followed.
+    Sibling directories are in the order of the ``figures`` of the run above them; others follow by
+    name. Reports are omitted, and symbolic links are not followed.
+
+    Args:
+        directories: directories to search.
+
+    Returns:
+        The runs, each once.
+
+    Raises:
+        InputError: if a directory does not exist or contains no run.
     """
     runs: dict[Path, FinishedRun] = {}
     for directory in directories:
         if not directory.is_dir():
-            raise InputError(f"report: {directory} is not a directory; accepted: runs.")
+            raise InputError(
+                f"report: {directory} is not a directory; accepted: directories of runs."
+            )
         found = list(_walk(directory))
         if not found:
             raise InputError(
                 f"report: no {METRICS_FILE} of a run is in {directory} or below it; accepted: "
-                "directories that commands wrote to."
+                "directories of runs."
             )
         for run in found:
             runs.setdefault(run.directory.resolve(), run)
@@ -222,6 +244,7 @@ def find_runs(directories: Sequence[Path]) -> list[FinishedRun]:
 
 
 def _walk(directory: Path) -> Iterator[FinishedRun]:
+    """Runs in and below one directory."""
     place: dict[str, int] = {}
     file = directory / METRICS_FILE
     if file.is_file() and not file.is_symlink():
@@ -237,43 +260,58 @@ def _walk(directory: Path) -> Iterator[FinishedRun]:
 
 @contextlib.contextmanager
 def reserved(directory: Path, command: str) -> Iterator[None]:
-    """Be the only writer of a directory; one with the results of another command is refused."""
+    """Lock the output directory of a command during a block.
+
+    Args:
+        directory: directory, new or existing.
+        command: name of the command.
+
+    Raises:
+        InputError: if another process writes to it, or it contains results of another command.
+    """
     with only_writer(directory):
         if (directory / METRICS_FILE).exists():
             origin = read_metrics(directory).provenance
             made_by = (origin and origin.command) or ""
             if made_by.split()[1:2] != [command]:
                 raise InputError(
-                    f"out: {directory} holds a run of another command ({made_by or 'unknown'}); "
+                    f"out: {directory} contains a run of another command ({made_by or 'unknown'}); "
                     "accepted: another directory."
                 )
         yield
 
 
 def check_beginning(checkpoint: Path | None, what: str, *, resume: bool) -> None:
-    """Refuse to begin anew where there is a ``checkpoint``, and to resume without one.
+    """Check that a run may begin or resume.
 
-    ``what`` is the kind of job.
+    Args:
+        checkpoint: file of the checkpoint; None: the run is not saved.
+        what: kind of run, for the error message, such as ``a training run``.
+        resume: whether the run resumes.
+
+    Raises:
+        InputError: if a checkpoint exists and ``resume`` is False, or if ``resume`` is True without
+            an output directory.
     """
     if checkpoint is None:
         if resume:
             raise InputError("resume: accepted only with out, the directory of the checkpoint.")
     elif checkpoint.exists() and not resume:
         raise InputError(
-            f"out: {checkpoint.parent} already holds {what}; accepted: --resume to continue it, or "
-            "another --out."
+            f"out: {checkpoint.parent} already contains {what}; accepted: --resume to continue it, "
+            "or another --out."
         )
 
 
 @contextlib.contextmanager
 def resume_hint(checkpoint: Path | None) -> Iterator[None]:
-    """Add to an interrupt of the block how to continue."""
+    """Add instructions for resuming to a ``KeyboardInterrupt`` in the block."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
         if checkpoint is None:
             raise
-        how = "There is no checkpoint yet; run the same command again."
+        how = "No checkpoint has been written yet; run the same command again."
         if checkpoint.exists():
             how = "The same command with --resume continues from the last checkpoint."
         raise type(interrupt)(how) from None

@@ -1,12 +1,12 @@
-"""Tensors and JSON in one file: tensors by name, packed results, identities of checkpoints.
+"""Files with tensors and JSON: named tensors, packed results, identities of checkpoints.
 
-Loading parses a header and copies numbers; no content of the file is executed. :func:`pack` turns
-dataclasses of numbers, texts and tensors into such a file, :func:`unpack` creates only objects of
-the classes that its caller names.
+Loading parses a header and copies numbers; no content of the file is executed. :func:`pack`
+serialises dataclasses of numbers, texts and tensors; :func:`unpack` creates only objects of classes
+that its caller lists.
 
-Source code is not part of an identity, so that an edit does not invalidate a checkpoint: a class of
-the user's own is identified by its name and attributes. If our code changes the meaning of a
-checkpoint, its format number is increased by hand.
+The identity of a checkpoint does not include source code: a user-defined class is identified by its
+name and attributes. If a change of this package alters the meaning of a checkpoint, increase its
+format number.
 """
 
 from __future__ import annotations
@@ -34,42 +34,64 @@ from feduplink.storage.files import check_regular, replaced_atomically
 
 _HEADER = "feduplink"
 _CHECKSUM = "sha256"
-#: Key of the kind of value that a JSON object of a packed value represents.
-_MARK = "is"
+#: Key with the kind of value that a JSON object represents.
+_KIND_KEY = "is"
 
 
 @dataclass(frozen=True)
 class TensorFile:
-    """Contents of one file: named tensors and a JSON object."""
+    """Content of a file.
+
+    Attributes:
+        tensors: tensors by name.
+        header: JSON object.
+    """
 
     tensors: dict[str, Tensor]
     header: dict[str, Any]
 
     def under(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors whose name begins with ``prefix``, without it."""
+        """Tensors whose name begins with ``prefix``, by name without the prefix."""
         return {k.removeprefix(prefix): t for k, t in self.tensors.items() if k.startswith(prefix)}
 
 
 def write_tensors(path: Path, kind: str, content: TensorFile) -> None:
-    """Write ``content`` to ``path``; its ``kind`` is checked on reading."""
+    """Write tensors and header with a checksum, atomically.
+
+    Args:
+        path: file to write.
+        kind: kind of file, which :func:`read_tensors` checks.
+        content: tensors and header.
+    """
     tensors = {name: t.detach().cpu().contiguous() for name, t in content.tensors.items()}
     header = {"kind": kind, **content.header}
-    # One entry of metadata: the order of several changes from write to write.
+    # A single metadata entry, because safetensors does not preserve the order of several.
     metadata = {_HEADER: json.dumps({_CHECKSUM: checksum(tensors, header), **header})}
     with replaced_atomically(path) as temporary:
         try:
             save_file(tensors, temporary, metadata=metadata)
-        except SafetensorError as error:  # also when the disk is full
+        except SafetensorError as error:  # raised also if the disk is full
             raise OSError(f"{path} cannot be written: {error}") from None
 
 
 def read_tensors(path: Path, kind: str) -> TensorFile:
-    """Read a file of this kind; others and damaged ones raise an :class:`InputError`."""
+    """Read a file of :func:`write_tensors`.
+
+    Args:
+        path: file.
+        kind: expected kind of file.
+
+    Returns:
+        Tensors and header.
+
+    Raises:
+        InputError: if the file is missing, damaged or of another kind.
+    """
     check_regular(path, kind)
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get(_HEADER, "null"))
-            names = file.keys()  # the file itself is not iterable
+            names = file.keys()  # a safetensors file is not iterable
             tensors = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{kind}: {path} is damaged or not a safetensors file: {error}.") from None
@@ -78,18 +100,23 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
     if header.pop(_CHECKSUM, None) != checksum(tensors, header):
         raise InputError(f"{kind}: {path} is damaged: its checksum does not match.")
     if header.get("kind") != kind:
-        raise InputError(f"{kind}: {path} holds a {header.get('kind')}; accepted: a {kind}.")
+        raise InputError(f"{kind}: {path} contains a {header.get('kind')}; accepted: a {kind}.")
     return TensorFile(tensors, header)
 
 
 def pack(value: Any, names: Mapping[type, str | None] | None = None) -> TensorFile:
-    """Pack dataclasses, pydantic models, mappings, sequences, tensors, numbers and texts.
+    """Serialise dataclasses, pydantic models, mappings, sequences, tensors, numbers and texts.
 
     Args:
-        value: to pack.
-        names: classes whose objects :func:`unpack` finds by a name, each with the attribute that
-            holds the name; None: the class suffices.
+        value: value to serialise.
+        names: classes whose objects are saved by name, each with the attribute that contains the
+            name; None as attribute: the class alone identifies the object.
 
+    Returns:
+        Content of a file, for :func:`unpack`.
+
+    Raises:
+        InputError: if the value contains an object of another type.
     """
     tensors: dict[str, Tensor] = {}
 
@@ -97,29 +124,33 @@ def pack(value: Any, names: Mapping[type, str | None] | None = None) -> TensorFi
         for kind, attribute in (names or {}).items():
             if isinstance(item, kind):
                 name = getattr(item, attribute) if attribute else None
-                return {_MARK: "named", "class": kind.__name__, "name": name}
+                return {_KIND_KEY: "named", "class": kind.__name__, "name": name}
         if isinstance(item, np.ndarray):
             item = torch.from_numpy(np.ascontiguousarray(item))
-            return {_MARK: "array", "tensor": packed(item)["name"]}
+            return {_KIND_KEY: "array", "tensor": packed(item)["name"]}
         if isinstance(item, Tensor):
-            # A copy: a tensor file holds no two views of the same memory.
+            # A copy, because safetensors rejects tensors that share memory.
             tensors[name := f"t{len(tensors)}"] = item.detach().cpu().clone()
-            return {_MARK: "tensor", "name": name}
+            return {_KIND_KEY: "tensor", "name": name}
         if isinstance(item, BaseModel):
             content = item.model_dump(mode="json")
-            return {_MARK: "object", "class": type(item).__name__, "fields": packed(content)}
+            return {_KIND_KEY: "object", "class": type(item).__name__, "fields": packed(content)}
         if dataclasses.is_dataclass(item) and not isinstance(item, type):
             fields = {f.name: getattr(item, f.name) for f in dataclasses.fields(item) if f.init}
-            return {_MARK: "object", "class": type(item).__name__, "fields": packed(fields)}
+            return {_KIND_KEY: "object", "class": type(item).__name__, "fields": packed(fields)}
         if isinstance(item, Mapping):
-            return {_MARK: "mapping", "items": [[packed(k), packed(v)] for k, v in item.items()]}
+            pairs = [[packed(k), packed(v)] for k, v in item.items()]
+            return {_KIND_KEY: "mapping", "items": pairs}
         if isinstance(item, tuple):
-            return {_MARK: "tuple", "items": [packed(entry) for entry in item]}
+            return {_KIND_KEY: "tuple", "items": [packed(entry) for entry in item]}
         if isinstance(item, list):
             return [packed(entry) for entry in item]
         if item is None or isinstance(item, bool | int | float | str):
             return item
-        raise InputError(f"result: {type(item).__name__} cannot be saved; accepted: numbers.")
+        raise InputError(
+            f"result: {type(item).__name__} cannot be saved; accepted: numbers, texts, tensors, "
+            "dataclasses, and sequences and mappings of these."
+        )
 
     content = packed(value)
     return TensorFile(tensors, {"content": content})
@@ -133,10 +164,12 @@ def unpack(
     """Inverse of :func:`pack`.
 
     Args:
-        file: to unpack.
+        file: content of a file.
         classes: dataclasses and models that may be created.
-        find: functions by name of a class that find an object by its name.
+        find: functions that return an object by its name, by class name.
 
+    Returns:
+        The value.
     """
     known = {kind.__name__: kind for kind in classes}
 
@@ -145,7 +178,7 @@ def unpack(
             return [unpacked(entry) for entry in item]
         if not isinstance(item, dict):
             return item
-        match item[_MARK]:
+        match item[_KIND_KEY]:
             case "tensor":
                 return file.tensors[item["name"]]
             case "array":
@@ -158,19 +191,19 @@ def unpack(
                 return (find or {})[item["class"]](item["name"])
             case "object":
                 return known[item["class"]](**unpacked(item["fields"]))
-        raise KeyError(item[_MARK])
+        raise KeyError(item[_KIND_KEY])
 
     return unpacked(file.header["content"])
 
 
 @contextlib.contextmanager
 def fitting(file: Path, kind: str, to: str) -> Iterator[None]:
-    """Raise an :class:`InputError` if tensors of a file do not fit where the block uses them.
+    """Raise an :class:`InputError` if a block fails because the content of a file does not fit.
 
     Args:
-        file: with the tensors.
-        kind: of file, for the message.
-        to: where they are used, for the message.
+        file: path of the file.
+        kind: kind of file, for the message.
+        to: object that the content is used for, for the message.
     """
     try:
         yield
@@ -182,18 +215,24 @@ def fitting(file: Path, kind: str, to: str) -> Iterator[None]:
 
 
 def check_finite(path: Path, file: TensorFile) -> None:
-    """Refuse a file with NaN or infinity among its numbers."""
+    """Raise an :class:`InputError` if a tensor of a file contains NaN or infinity."""
     for name, tensor in file.tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise InputError(
-                f"{file.header['kind']}: {path} has NaN or infinity in {name}; accepted: finite "
-                "numbers."
+                f"{file.header['kind']}: {path} contains NaN or infinity in {name}; accepted: "
+                "finite numbers."
             )
 
 
 def check_same(path: Path, file: TensorFile, expected: dict[str, Any]) -> None:
-    """Raise an :class:`InputError` that names the entry of the header that is not as expected."""
-    for name, value in json.loads(json.dumps(expected)).items():  # as it was read
+    """Raise an :class:`InputError` if a header differs from the expected one.
+
+    Args:
+        path: path of the file.
+        file: its content.
+        expected: expected entries of the header; the message names the first that differs.
+    """
+    for name, value in json.loads(json.dumps(expected)).items():  # converts tuples to lists
         found = file.header.get(name)
         if found == value:
             continue
@@ -203,7 +242,7 @@ def check_same(path: Path, file: TensorFile, expected: dict[str, Any]) -> None:
             named += f" ({', '.join(keys)})"
         raise InputError(
             f"{file.header['kind']}: {path} was made with another {named}; accepted: the one it "
-            "was started with."
+            "was made with."
         )
 
 
@@ -218,14 +257,17 @@ def checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
 
 
 def object_identity(thing: object, registry: Registry[Any] | None = None) -> dict[str, Any]:
-    """Return name and settings of an object, a function or a ``functools.partial``, for JSON.
+    """Name and settings of an object, a function or a ``functools.partial``, for JSON.
 
     Settings are the fields of a dataclass, the arguments of a partial, the public attributes of a
-    torch module with a checksum of its weights, and the attributes of other objects.
+    PyTorch module with a checksum of its weights, or the attributes of another object.
 
     Args:
-        thing: to identify.
-        registry: with the name of its class; by default the name is ``package.module:Object``.
+        thing: object to identify.
+        registry: registry with the name of its class; None: the name is ``package.module:Object``.
+
+    Returns:
+        Entries ``name``, ``settings`` and, for a module, ``weights``.
     """
     if isinstance(thing, functools.partial):
         arguments = {"arguments": thing.args, **thing.keywords}
@@ -243,11 +285,12 @@ def object_identity(thing: object, registry: Registry[Any] | None = None) -> dic
 
 
 def _described(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Descriptions of settings, by name."""
     return {name: _description(value) for name, value in settings.items()}
 
 
 def _description(value: Any) -> Any:
-    """Numbers and text as they are, a tensor by its checksum, other objects by their class."""
+    """Description for JSON: numbers and texts as such, tensors by checksum, others by class."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Tensor):

@@ -1,4 +1,4 @@
-"""Training: one trainer with callbacks, learning algorithms, curricula, histories."""
+"""Training of policies: trainer, callbacks, learning algorithms, curricula and histories."""
 
 from feduplink.training.curriculum import AnyScenario, Curriculum, OneScenario, TunedProblems
 from feduplink.training.history import (

@@ -1,13 +1,11 @@
-"""The curriculum of ``pdx``: random channels with random prices, and problems on their way to
-feasible multipliers.
+"""Training curricula of ``pdx``: random channels with random prices or with dual descent.
 
-The inner problem of the dual is a matter of the gains in units of noise over Pmax, of the power
-that sending draws, of the waterfall, and of the prices. A curriculum draws all of these.
+The inner problem of the dual depends on the gains relative to noise and Pmax, the power
+consumption, the waterfall threshold and the prices. A curriculum draws all of them.
 
-Prices drawn at random are rarely those that the network is used with. At the multipliers of a
-problem every worker is close to indifference between transmitting and silence, and there the
-network has to be accurate. So half of the training problems have multipliers that follow the
-network's own powers, as in the search for them (:mod:`feduplink.optimum.calibration`).
+Near the optimal multipliers of a problem, workers are almost indifferent between transmitting and
+silence, and random prices rarely lead there. A part of the batches therefore takes its multipliers
+from a dual descent on the network's own powers, as :mod:`feduplink.optimum.calibration` does.
 """
 
 from __future__ import annotations
@@ -30,92 +28,108 @@ from feduplink.scenario import Scenario
 
 _T = TypeVar("_T")
 
-#: Multipliers times thresholds, in units of a worker's weight, for one scenario; further up, a
-#: worker sends only in its few best channels.
-_USUAL_PRICE = (0.003, 0.4)
-_ANY_PRICE = (0.02, 6.0)
-#: How much more or less than that of a channel the multiplier of a worker is.
-_USUAL_SPREAD = (0.4, 2.0)
-_ANY_SPREAD = (0.2, 3.0)
-#: Channels that tell what workers reach alone.
+#: Ranges of multiplier × threshold over mean weight, for one scenario and for random ones. At
+#: higher values, workers transmit only in their few best channels.
+_SCENARIO_MULTIPLIER_RANGE = (0.003, 0.4)
+_RANDOM_MULTIPLIER_RANGE = (0.02, 6.0)
+#: Ranges of the ratio of a worker's multiplier to that of its channel.
+_SCENARIO_SPREAD_RANGE = (0.4, 2.0)
+_RANDOM_SPREAD_RANGE = (0.2, 3.0)
+#: Number of channels for estimates of the interference-free mean rate and efficiency.
 _SCALE_CHANNELS = 64
 
 
 class Curriculum:
-    """Batches to train on; one without a state has :meth:`draw` and :meth:`identity` only."""
+    """Base class of sources of training batches.
+
+    A subclass implements :meth:`draw` and :meth:`identity`, and the other methods if its batches
+    depend on earlier ones.
+    """
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
-        """Draw channels of one cell, each with prices (count, L) of its own, in float32."""
+        """Draw a batch of channels of one cell.
+
+        Args:
+            count: number of channels N.
+            generator: source of random numbers; tensors are on its device.
+
+        Returns:
+            Channels, and prices (N, L), both in float32.
+        """
         raise NotImplementedError
 
     def identity(self) -> dict[str, Any]:
-        """What distinguishes it from others, as JSON."""
+        """Parameters of the curriculum, JSON-compatible; compared when a run is resumed."""
         raise NotImplementedError
 
     def respond(self, power: Tensor) -> None:
-        """Learn which powers, (count, L) W, the network chose for the last batch."""
+        """Process the powers (N, L), W, of the network for the last batch."""
 
     def state(self) -> Any:
-        """All that the next batches depend on besides the generator, to be packed."""
+        """Variables that the next batches depend on, apart from the generator."""
         return None
 
     def restore(self, state: Any) -> None:
-        """Continue from such a state."""
+        """Restore the variables of :meth:`state`."""
 
 
 @dataclass(frozen=True)
 class OneScenario(Curriculum):
-    """One scenario, at any multipliers.
+    """Channels of one scenario at random multipliers.
 
     Attributes:
-        scenario: the cell, the radio, and the weights and thresholds of the problem.
-        recorded: channels that batches are drawn from, with replacement, (N, L, L); None: those
-            that the scenario's model draws.
+        scenario: the cell, its radio and its problem.
+        recorded: channels H in units of 1/W, (N, L, L), from which batches are sampled with
+            replacement; None draws channels from the scenario.
     """
 
     scenario: Scenario
     recorded: Tensor | None = None
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
-        """Channels of the scenario and prices for its thresholds."""
+        """Draw channels of the scenario and prices for its objective and thresholds."""
         scenario, random = self.scenario, RandomNumbers(generator)
         batch = ChannelBatch.from_scenario(scenario, self._csi(count, generator)).to(torch.float32)
         weights = scenario.worker_weights.to(batch.direct).expand(count, -1)
         rate_min = scenario.rate_thresholds.to(batch.direct).clamp_min(1e-3)
         ee_min = scenario.ee_thresholds.to(batch.direct).clamp_min(1e-1)
-        nothing = torch.zeros_like(weights)
-        objective = Prices(weights, nothing, nothing, nothing)
+        zero = torch.zeros_like(weights)
+        objective = Prices(weights, zero, zero, zero)
         return batch, _with_constraints(objective, weights, (rate_min, ee_min), random)
 
     def _csi(self, count: int, generator: torch.Generator) -> Tensor:
         if self.recorded is None:
             return draw_csi(self.scenario, count, generator)
         device = generator.device
-        chosen = torch.randint(len(self.recorded), (count,), generator=generator, device=device)
-        return self.recorded.to(device)[chosen]
+        rows = torch.randint(len(self.recorded), (count,), generator=generator, device=device)
+        return self.recorded.to(device)[rows]
 
     def identity(self) -> dict[str, Any]:
-        """The scenario and a checksum of recorded channels."""
+        """Scenario and checksum of recorded channels."""
         scenario = self.scenario.model_dump(mode="json")
         return {"scenario": scenario, "recorded": recording_identity(self.recorded)}
 
 
 @dataclass(frozen=True)
 class AnyScenario(Curriculum):
-    """Whatever a user may bring: cells, radios, objectives, weights and thresholds of all kinds.
+    """Random cells, radios, objectives, weights and thresholds at random multipliers.
 
-    Thresholds go up to somewhat above what workers reach in the mean when they are alone on the
-    air at their best power; beyond, they would send in a few channels only.
+    Every batch has one cell and radio. Numbers are log-uniform in their ranges, except for
+    ``pmax_dbw``, which is uniform; elements of tuples are equally likely.
 
     Attributes:
-        workers: numbers of workers, one drawn for each batch.
-        channel_models: of the cell; those with shadowing have the widest range of gains.
-        antennas, cell_side_m: ranges of the cell.
+        workers: numbers of workers L.
+        channel_models: names of channel models.
+        antennas: range of the number of antennas.
+        cell_side_m: range of the side of the cell, m.
         pmax_dbw: range of Pmax, dBW.
         interference: range of the interference factor.
-        waterfall, static_power_w, amplifier_inefficiency: ranges of the radio, in half of the
-            batches; otherwise those of the paper.
-        thresholds: range relative to what workers reach alone.
+        waterfall: range of the waterfall threshold, in half of the batches; the others have the
+            default radio.
+        static_power_w: range of the static power in the same batches, W.
+        amplifier_inefficiency: range of the amplifier inefficiency in the same batches.
+        thresholds: range of the thresholds relative to the interference-free mean rate and
+            efficiency; in half of the channels a uniform factor from 0.5 to 1.5 per worker applies.
     """
 
     workers: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 8, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32)
@@ -137,7 +151,7 @@ class AnyScenario(Curriculum):
     thresholds: tuple[float, float] = (0.05, 1.5)
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
-        """Channels of a random cell, prices for random weights, objectives and thresholds."""
+        """Draw channels of a random cell, and prices for random objectives and thresholds."""
         random = RandomNumbers(generator)
         scenario = self.cell(random)
         workers = scenario.workers
@@ -146,21 +160,26 @@ class AnyScenario(Curriculum):
         weights = random.weights(count, workers)
         rate, efficiency = _interference_free_scale(batch)
         rate_min, ee_min = (
-            reached
+            scale
             * random.log_uniform(*self.thresholds, count, 1)
             * torch.where(
                 random.chance(0.5, count, 1), random.uniform(0.5, 1.5, count, workers), 1.0
             )
-            for reached in (rate, efficiency)
+            for scale in (rate, efficiency)
         )
         objective = random_objectives(weights, rate, efficiency, random)
         return batch, _with_constraints(
-            objective, weights, (rate_min, ee_min), random, price=_ANY_PRICE, spread=_ANY_SPREAD
+            objective,
+            weights,
+            (rate_min, ee_min),
+            random,
+            multiplier_range=_RANDOM_MULTIPLIER_RANGE,
+            spread_range=_RANDOM_SPREAD_RANGE,
         )
 
     def cell(self, random: RandomNumbers) -> Scenario:
-        """A random cell with its radio."""
-        # All at once: on a GPU every number that Python sees is waited for.
+        """Draw a cell with its radio."""
+        # One transfer for all numbers, because every transfer from a GPU synchronises.
         at = iter(random.uniform(0, 1, 10).tolist())
 
         def between(low: float, high: float) -> float:
@@ -186,31 +205,31 @@ class AnyScenario(Curriculum):
         return Scenario(**cell, **(radio if next(at) < 0.5 else {}))
 
     def identity(self) -> dict[str, Any]:
-        """All ranges."""
+        """All ranges and choices."""
         return {name: list(value) for name, value in vars(self).items()}
 
 
 class RandomNumbers:
-    """Random numbers of several kinds from one generator, on its device."""
+    """Random numbers of several distributions from one generator, on its device."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self._generator = generator
 
     def uniform(self, low: float, high: float, *shape: int) -> Tensor:
-        """Between the limits."""
+        """Uniform numbers in [``low``, ``high``)."""
         unit = torch.rand(shape, generator=self._generator, device=self._generator.device)
         return low + (high - low) * unit
 
     def log_uniform(self, low: float, high: float, *shape: int) -> Tensor:
-        """Between the limits, each factor alike."""
+        """Log-uniform numbers in [``low``, ``high``)."""
         return self.uniform(math.log(low), math.log(high), *shape).exp()
 
     def chance(self, probability: float, *shape: int) -> Tensor:
-        """True with the probability."""
+        """Independent Booleans, true with ``probability``."""
         return self.uniform(0, 1, *shape) < probability
 
     def weights(self, *shape: int) -> Tensor:
-        """Of workers, (..., L); they add up to one."""
+        """Weights of workers, (..., L), with sum one over the last dimension."""
         weights = self.uniform(0.1, 1.0, *shape)
         return weights / weights.sum(-1, keepdim=True)
 
@@ -218,9 +237,16 @@ class RandomNumbers:
 def random_objectives(
     weights: Tensor, rate: Tensor, efficiency: Tensor, random: RandomNumbers
 ) -> Prices:
-    """Packet success for nine in ten rows of weights (N, L); for the others rate or efficiency.
+    """Draw objectives: packet success with probability 0.9, otherwise rate or energy efficiency.
 
-    The latter are in units of the given ones, so that all objectives are of one size.
+    Args:
+        weights: weights of the workers, (N, L).
+        rate: typical rate, broadcastable to (N, L), by which rate objectives are divided.
+        efficiency: typical energy efficiency, in the same way.
+        random: source of random numbers.
+
+    Returns:
+        Prices of the objectives, (N, L).
     """
     kind = random.uniform(0, 1, len(weights), 1)
     return Prices(
@@ -232,17 +258,15 @@ def random_objectives(
 
 
 def _interference_free_scale(batch: ChannelBatch) -> tuple[Tensor, Tensor]:
-    """Mean rate and mean efficiency of workers alone on the air at the best power for each.
-
-    A few channels are enough to tell the scale.
-    """
+    """Mean rate at Pmax and mean efficiency at the most efficient power, without interference."""
     static, inefficiency = batch.static_power_w, batch.amplifier_inefficiency
     gain = batch.direct[:_SCALE_CHANNELS]
     rate = link.rate(gain * batch.pmax_w)
     power = link.most_efficient_power(gain, static, inefficiency).to(gain)
     power = torch.minimum(power, batch.pmax_w)
-    efficient = link.rate(gain * power)
-    return rate.mean(), link.efficiency_of_rate(efficient, power, static, inefficiency).mean()
+    efficient_rate = link.rate(gain * power)
+    efficiency = link.efficiency_of_rate(efficient_rate, power, static, inefficiency)
+    return rate.mean(), efficiency.mean()
 
 
 def _with_constraints(
@@ -251,19 +275,19 @@ def _with_constraints(
     thresholds: tuple[Tensor, Tensor],
     random: RandomNumbers,
     *,
-    price: tuple[float, float] = _USUAL_PRICE,
-    spread: tuple[float, float] = _USUAL_SPREAD,
+    multiplier_range: tuple[float, float] = _SCENARIO_MULTIPLIER_RANGE,
+    spread_range: tuple[float, float] = _SCENARIO_SPREAD_RANGE,
 ) -> Prices:
-    """With multipliers on both constraints.
+    """Add random multipliers of the rate and efficiency constraints to the prices.
 
-    In units of the mean weight: none, or within the range of ``price``, alike for the workers of a
-    channel up to a factor within that of ``spread``.
+    A multiplier times its threshold, over the mean weight, is the product of a number per channel
+    from ``multiplier_range`` and a number per worker from ``spread_range``, or zero at random.
     """
     count, workers = weights.shape
     rate_min, ee_min = thresholds
     rate_price, ee_price = (
-        random.log_uniform(*price, count, 1)
-        * random.log_uniform(*spread, count, workers)
+        random.log_uniform(*multiplier_range, count, 1)
+        * random.log_uniform(*spread_range, count, workers)
         * random.chance(0.6, count, 1)
         * random.chance(0.9, count, workers)
         * weights.mean(-1, keepdim=True)
@@ -277,28 +301,28 @@ def _with_constraints(
     )
 
 
-#: Which share of the batches comes from tuned problems; the others have random prices.
-_SHARE = 0.6
-#: Cells that are under way at once, and problems of each.
-_CELLS, _PROBLEMS = 64, 16
-#: How their multipliers are found; then the cell is replaced.
+#: Probability that a batch takes its multipliers from dual descent instead of random prices.
+_DESCENT_PROBABILITY = 0.6
+#: Number of cells in dual descent, and number of problems per cell.
+_NUM_CELLS, _NUM_PROBLEMS = 64, 16
+#: Steps of the dual descent, after which the cell is replaced.
 _DESCENT = DescentStage(steps=80, channels=128, first=0.3, last=0.02, averaged=0.0)
-#: Thresholds are such shares of what workers reach alone, told by so many channels.
-_THRESHOLDS = (0.02, 1.05)
+#: Range of the thresholds relative to the interference-free means, and channels for these means.
+_THRESHOLD_RANGE = (0.02, 1.05)
 _THRESHOLD_CHANNELS = 256
 
 
 @dataclass
 class CellProblems:
-    """P problems of one cell.
+    """P problems of one cell with their current multipliers.
 
     Attributes:
         scenario: the cell and its radio.
-        weights: of the workers, (P, L).
+        weights: weights of the workers, (P, L).
         objective: prices of the objective, (P, L).
-        thresholds: of rate and efficiency, (P, 2, L).
-        scaled: multipliers in units of weight over threshold, (P, 2, L).
-        directions: of their steps.
+        thresholds: thresholds of rate and energy efficiency, (P, 2, L).
+        scaled: multipliers times threshold over weight, (P, 2, L).
+        directions: state of Adam for ``scaled``.
     """
 
     scenario: Scenario
@@ -310,45 +334,55 @@ class CellProblems:
 
     @classmethod
     def drawn(cls, scenario: Scenario, generator: torch.Generator) -> CellProblems:
-        """Weights, objectives and thresholds of all kinds, and no multipliers yet."""
+        """Draw weights, objectives and thresholds; the multipliers are zero."""
         random = RandomNumbers(generator)
         workers = scenario.workers
-        weights = random.weights(_PROBLEMS, workers)
-        reached = _interference_free_means(scenario, random.uniform(0, 1, _PROBLEMS), generator)
-        shares = torch.where(
-            random.chance(0.5, _PROBLEMS, 1, 1),
-            random.uniform(*_THRESHOLDS, _PROBLEMS, 2, workers),
-            random.uniform(*_THRESHOLDS, _PROBLEMS, 2, 1),
+        weights = random.weights(_NUM_PROBLEMS, workers)
+        means = _interference_free_means(scenario, random.uniform(0, 1, _NUM_PROBLEMS), generator)
+        relative = torch.where(
+            random.chance(0.5, _NUM_PROBLEMS, 1, 1),
+            random.uniform(*_THRESHOLD_RANGE, _NUM_PROBLEMS, 2, workers),
+            random.uniform(*_THRESHOLD_RANGE, _NUM_PROBLEMS, 2, 1),
         )
-        objective = random_objectives(weights, reached[:, :1], reached[:, 1:], random)
-        scaled = torch.zeros_like(shares)
+        objective = random_objectives(weights, means[:, :1], means[:, 1:], random)
+        scaled = torch.zeros_like(relative)
         directions = AdamDirections.for_variables(scaled)
-        return cls(scenario, weights, objective, shares * reached[..., None], scaled, directions)
+        return cls(scenario, weights, objective, relative * means[..., None], scaled, directions)
 
     def prices(self) -> Prices:
-        """At the present multipliers, (P, L) each."""
-        paid = self.scaled * self.weights[:, None]
-        by_rate, by_efficiency = (paid / self.thresholds).unbind(1)
-        own = self.objective
+        """Prices of the Lagrangian at the current multipliers, (P, L)."""
+        cost = self.scaled * self.weights[:, None]
+        rate, efficiency = (cost / self.thresholds).unbind(1)
+        objective = self.objective
         return replace(
-            own,
-            rate=own.rate + by_rate,
-            efficiency=own.efficiency + by_efficiency,
-            activation_cost=paid.sum(1),
+            objective,
+            rate=objective.rate + rate,
+            efficiency=objective.efficiency + efficiency,
+            activation_cost=cost.sum(1),
         )
 
     def descend(self, surplus: Tensor) -> None:
-        """A step of the multipliers, from the relative surplus of the constraints, (P, 2, L)."""
+        """Take one step of the multipliers.
+
+        Args:
+            surplus: mean slack of the constraints relative to the thresholds, (P, 2, L).
+        """
         length = _DESCENT.length(self.directions.count)
         step = length * self.directions.direction(surplus)
         self.scaled = (self.scaled - step).clamp_min(0.0)
 
 
 class TunedProblems(Curriculum):
-    """A curriculum: problems under way to their multipliers, and random prices between them.
+    """Curriculum of problems in dual descent, mixed with random prices.
+
+    Every batch of a problem, with the network's powers for it, gives one step of its multipliers.
+
+    Args:
+        cells: cells and random prices to draw; None uses the defaults.
+        seed: seed of the choice of cells.
 
     Attributes:
-        cells: the problems of each cell under way, by number.
+        cells: problems of each cell in dual descent, by index.
     """
 
     state_types = (CellProblems, AdamDirections, Prices, Scenario)
@@ -361,27 +395,30 @@ class TunedProblems(Curriculum):
         self._last: tuple[CellProblems, ChannelBatch, Tensor] | None = None
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[ChannelBatch, Prices]:
-        """Channels of a cell under way, its problems in turn; or of another, at random prices."""
-        # What is chosen on the host is drawn there: a GPU would have to be waited for.
+        """Draw channels of a cell in dual descent, or of a new cell with random prices.
+
+        Channels of a cell in dual descent are assigned to its problems in turn.
+        """
+        # Drawn on the CPU, because transfers from a GPU synchronise.
         random = np.random.default_rng((self._seed, self._draws))
         self._draws += 1
         self._last = None
-        if random.random() >= _SHARE:
+        if random.random() >= _DESCENT_PROBABILITY:
             return self._any.draw(count, generator)
-        chosen = int(random.integers(_CELLS))
+        chosen = int(random.integers(_NUM_CELLS))
         problems = self.cells.get(chosen)
         if problems is None or problems.directions.count == _DESCENT.steps:
             cell = self._any.cell(RandomNumbers(generator))
             problems = self.cells[chosen] = CellProblems.drawn(cell, generator)
         csi = draw_csi(problems.scenario, count, generator)
         batch = ChannelBatch.from_scenario(problems.scenario, csi).to(torch.float32)
-        rows = torch.arange(count, device=csi.device) % _PROBLEMS
+        rows = torch.arange(count, device=csi.device) % _NUM_PROBLEMS
         prices = problems.prices()
         self._last = problems, batch, rows
         return batch, prices.take(rows)
 
     def respond(self, power: Tensor) -> None:
-        """Move the multipliers of the last batch by what the network left of the constraints."""
+        """Update the multipliers of the last batch from its constraints' slack at ``power``."""
         if self._last is None:
             return
         problems, batch, rows = self._last
@@ -392,27 +429,27 @@ class TunedProblems(Curriculum):
         surplus = torch.stack((rate, efficiency), dim=1) / problems.thresholds[rows] - 1
         surplus = torch.where(power[:, None] > 0, surplus, 0.0)
         mean = torch.zeros_like(problems.scaled).index_add_(0, rows, surplus)
-        problems.descend(mean * (_PROBLEMS / len(power)))
+        problems.descend(mean * (_NUM_PROBLEMS / len(power)))
 
     def identity(self) -> dict[str, Any]:
-        """The ranges of the cells and the seed."""
+        """Ranges of the cells, and seed."""
         return {"tuned problems of": self._any.identity(), "seed": self._seed}
 
     def state(self) -> dict[str, Any]:
-        """All problems under way."""
+        """Number of batches drawn, and the problems in dual descent."""
         return {"draws": self._draws, "cells": self.cells}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with these problems."""
+        """Restore the number of batches and the problems."""
         self._draws, self.cells = state["draws"], state["cells"]
 
 
 def _interference_free_means(
     scenario: Scenario, level: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Mean rate and efficiency of workers alone on the air, (P, 2).
+    """Interference-free mean rate and efficiency, (P, 2), at powers given by ``level`` (P,).
 
-    For every level (P,) at another power: 0 is the most efficient one, 1 is Pmax.
+    Level 0 is the most efficient power, level 1 is Pmax; between them, ln p is linear in the level.
     """
     csi = draw_csi(scenario, _THRESHOLD_CHANNELS, generator)
     batch = ChannelBatch.from_scenario(scenario, csi)

@@ -1,4 +1,4 @@
-"""Training histories: the record of every epoch, the best epoch, and tables of all of them."""
+"""Training histories: epoch records, selection of the best epoch, and data frames."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class EpochRecord(ABC):
-    """Figures after one epoch of training.
+    """Abstract base class of epoch records.
 
     Attributes:
         number: index of the epoch, counted from 0.
-        is_validated: whether epochs are judged on validation channels.
+        is_validated: whether the metrics are those of validation channels.
     """
 
     is_validated: ClassVar[bool]
@@ -28,21 +28,25 @@ class EpochRecord(ABC):
     @property
     @abstractmethod
     def rank(self) -> tuple[float, ...]:
-        """Sort key of the best epoch: the first one with the largest key is the best."""
+        """Sort key: the best epoch is the first one with the largest key."""
 
     @property
     def done(self) -> int:
-        """Amount of training done after this epoch, in the unit of the learning algorithm."""
+        """Amount of training up to this epoch, in the unit of the learning algorithm."""
         return self.number + 1
 
     @property
     def meets_constraints(self) -> bool:
-        """Whether the epoch may count as the best one, for early stopping."""
+        """Whether the epoch satisfies all constraints; early stopping requires it of the best."""
         return True
 
     @abstractmethod
     def figures(self, best: Self) -> Mapping[str, float]:
-        """Figures for a progress bar, given the best epoch so far."""
+        """Metrics for a progress bar, by name.
+
+        Args:
+            best: best epoch so far.
+        """
 
     @abstractmethod
     def row(self) -> dict[str, Any]:
@@ -50,18 +54,18 @@ class EpochRecord(ABC):
 
     @abstractmethod
     def scalars(self) -> dict[str, float]:
-        """Figures for a tracker such as TensorBoard, by tag."""
+        """Metrics for a tracker such as TensorBoard, by tag."""
 
 
 @dataclass(frozen=True)
 class Epoch(EpochRecord):
-    """Validation figures after one epoch of primal–dual learning.
+    """Validation metrics of one epoch of primal–dual learning.
 
     Attributes:
         number: index of the epoch, counted from 0.
         objective, participation, violation, feasible: as in a :class:`Judgement`.
-        constraints: estimated expectation of every constrained measure by name, one per worker.
-        worst: of each constrained measure, the expectation of the worker closest to its limit.
+        constraints: estimated expectations of the constrained measures by name, (L,) each.
+        worst: expectation of each constrained measure for the worker closest to its limit.
 
     """
 
@@ -77,7 +81,7 @@ class Epoch(EpochRecord):
 
     @classmethod
     def from_judgement(cls, number: int, verdict: Judgement) -> Epoch:
-        """Record epoch ``number``, judged on the validation channels."""
+        """Make the record of epoch ``number`` from its judgement on the validation channels."""
         return cls(
             number,
             verdict.objective,
@@ -89,24 +93,24 @@ class Epoch(EpochRecord):
         )
 
     def __str__(self) -> str:
-        """Epoch from 1, objective and violation."""
+        """Epoch, counted from 1, objective and violation."""
         constraints = f"violation {self.violation:.1%}"
         if self.meets_constraints:
-            constraints = "all constraints met"
+            constraints = "feasible"
         return f"epoch {self.number + 1}, objective {self.objective:.4f}, {constraints}"
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Epochs that meet all constraints exactly by objective, before the others by violation."""
+        """Sort key: feasible epochs by objective above infeasible ones by −violation."""
         return feasible_first(self.violation, self.objective)
 
     @property
     def meets_constraints(self) -> bool:
-        """Whether every worker meets every constraint exactly, without tolerance."""
+        """Whether every constraint holds for every worker, without tolerance."""
         return self.violation == 0.0
 
     def figures(self, best: Self) -> dict[str, float]:
-        """The objective, and objective and violation of the best epoch."""
+        """Objective, and objective and violation of the best epoch."""
         return {
             "objective": self.objective,
             "best": best.objective,
@@ -114,7 +118,7 @@ class Epoch(EpochRecord):
         }
 
     def row(self) -> dict[str, Any]:
-        """Epoch from 1, figures, and every constrained measure by worker, counted from 1."""
+        """Metrics and constrained measures by worker; epochs and workers are counted from 1."""
         by_worker = {
             f"{name}_{worker}": value
             for name, values in self.constraints.items()
@@ -128,7 +132,7 @@ class Epoch(EpochRecord):
         }
 
     def scalars(self) -> dict[str, float]:
-        """Figures, and every constrained measure of the worker closest to its limit."""
+        """Metrics, and constrained measures of the worker closest to the limit."""
         figures = self._judged() | self.worst
         return {f"validation/{name}": value for name, value in figures.items()}
 
@@ -139,12 +143,12 @@ class Epoch(EpochRecord):
 
 @dataclass(frozen=True)
 class NetworkEpoch(EpochRecord):
-    """Training figures after some steps on fresh channels, which need no validation.
+    """Training metrics of an epoch on fresh channels, without validation.
 
     Attributes:
         number: index of the epoch, counted from 0.
-        steps: steps taken so far.
-        last: figures of the last batch, by name.
+        steps: number of steps so far.
+        last: metrics of the last batch, by name.
     """
 
     is_validated = False
@@ -154,30 +158,30 @@ class NetworkEpoch(EpochRecord):
     last: dict[str, float]
 
     def __str__(self) -> str:
-        """Steps and figures."""
+        """Number of steps and metrics."""
         figures = (f"{name} {value:.4g}" for name, value in self.last.items())
         return ", ".join([f"step {self.steps}", *figures])
 
     @property
     def rank(self) -> tuple[float]:
-        """The last epoch is the best one: every batch is new, so that nothing is overfitted."""
+        """Sort key: the last epoch is the best, since fresh batches do not cause overfitting."""
         return (self.number,)
 
     @property
     def done(self) -> int:
-        """Steps taken so far."""
+        """Number of steps so far."""
         return self.steps
 
     def figures(self, best: Self) -> dict[str, float]:
-        """Figures of the last batch."""
+        """Metrics of the last batch."""
         return self.last
 
     def row(self) -> dict[str, Any]:
-        """Steps and figures."""
+        """Number of steps and metrics."""
         return {"steps": self.steps, **self.last}
 
     def scalars(self) -> dict[str, float]:
-        """Figures of the last batch."""
+        """Metrics of the last batch."""
         return {f"training/{name}": value for name, value in self.last.items()}
 
 
@@ -185,20 +189,24 @@ R = TypeVar("R", bound=EpochRecord)
 
 
 def best_epoch(history: Sequence[R]) -> R:
-    """The first epoch of the highest rank."""
+    """Return the first epoch of highest rank of a non-empty history."""
     return max(history, key=lambda epoch: epoch.rank)
 
 
 class History(list[R]):
-    """The records of all epochs, in order."""
+    """List of epoch records, in order."""
 
     @property
     def best(self) -> R:
-        """The first epoch of the highest rank."""
+        """First epoch of highest rank."""
         return best_epoch(self)
 
     def to_dataframe(self) -> DataFrame:
-        """A data frame with one row per epoch and the columns of ``history.csv``."""
+        """Data frame with one row per epoch and the columns of ``history.csv``.
+
+        Raises:
+            InputError: if pandas is not installed.
+        """
         rows = [epoch.row() for epoch in self]
         frame: DataFrame = import_extra("pandas", "pandas").DataFrame(rows)
         return frame

@@ -1,4 +1,4 @@
-"""Training on fresh batches with a one-cycle learning rate, for networks without validation."""
+"""Training on fresh batches with a one-cycle learning rate, without validation."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from feduplink.training.trainer import LearningAlgorithm
 
 
 class OneCycleLearning(LearningAlgorithm[NetworkEpoch]):
-    """Steps of AdamW on fresh batches, at a learning rate that rises once and then falls.
+    """Abstract base class of training with AdamW and a one-cycle learning rate.
 
-    The result needs no validation: no batch comes twice. An epoch has :attr:`steps_per_epoch`
-    steps, the last one as many as are left.
+    Every batch is drawn anew, so that no validation is needed. An epoch has
+    :attr:`steps_per_epoch` steps; the last epoch has the remaining ones. A subclass implements
+    :meth:`draw`, :meth:`loss` and :meth:`figures`.
 
     Args:
-        network: module to be trained.
-        settings: number of steps, batch size and largest learning rate.
+        network: module to train, in place.
+        settings: number of steps, batch size and maximum learning rate.
         seed: seed of the batches.
-        clip_norm: largest norm of the gradient.
-        fused: whether AdamW runs as one kernel.
+        clip_norm: maximum norm of the gradient.
+        fused: whether AdamW runs as one kernel; None uses the default of PyTorch.
     """
 
     record_type = NetworkEpoch
@@ -67,7 +68,7 @@ class OneCycleLearning(LearningAlgorithm[NetworkEpoch]):
 
     @property
     def steps(self) -> int:
-        """Steps taken so far."""
+        """Number of steps so far."""
         return self.schedule.last_epoch
 
     @abstractmethod
@@ -76,11 +77,11 @@ class OneCycleLearning(LearningAlgorithm[NetworkEpoch]):
 
     @abstractmethod
     def loss(self, batch: Any) -> Tensor:
-        """The loss of a batch, a differentiable scalar."""
+        """Compute the loss of a batch, a differentiable scalar."""
 
     @abstractmethod
     def figures(self) -> dict[str, float]:
-        """Figures of the last batch, by name."""
+        """Metrics of the last batch, by name."""
 
     def batches(self, epoch: int) -> Iterator[Any]:
         """Draw the batches of an epoch one by one."""
@@ -88,7 +89,7 @@ class OneCycleLearning(LearningAlgorithm[NetworkEpoch]):
             yield self.draw()
 
     def step(self, batch: Any) -> None:
-        """Descend the loss of a batch."""
+        """Take one step of AdamW on the loss of a batch, with gradient clipping."""
         loss = self.loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -97,7 +98,7 @@ class OneCycleLearning(LearningAlgorithm[NetworkEpoch]):
         self.schedule.step()
 
     def end_epoch(self, epoch: int) -> NetworkEpoch:
-        """Record the figures of the last batch."""
+        """Record the metrics of the last batch."""
         return NetworkEpoch(epoch, self.steps, self.figures())
 
     def identity(self) -> dict[str, Any]:
@@ -105,10 +106,10 @@ class OneCycleLearning(LearningAlgorithm[NetworkEpoch]):
         return {"settings": self.settings.model_dump(mode="json"), "seed": self.seed}
 
     def state(self) -> dict[str, Any]:
-        """Position in the learning rate's cycle."""
+        """Number of steps, which is the position in the learning-rate cycle."""
         return {"steps": self.steps}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue the learning rate's cycle."""
+        """Restore the position in the learning-rate cycle."""
         steps = state["steps"]
         self.schedule.load_state_dict({"last_epoch": steps, "_step_count": steps + 1})

@@ -1,8 +1,8 @@
-"""Training of the network of learned schedules: minimise the cost of mixtures of its phases.
+"""Training of the phase network: minimise the cost of the best mixture of its phases.
 
-There is no teacher: the loss is the cost of the best mixture, whose derivative in every phase
-follows from the duals of the linear program. Channels, cells, sizes and prices of energy are drawn
-anew in every step.
+Training is unsupervised. The best mixture of the proposed phases solves a linear program, and the
+derivative of its cost in every phase follows from the dual variables of the program. Every step
+draws a new cell, new channels and new prices of energy.
 """
 
 from __future__ import annotations
@@ -26,17 +26,26 @@ from feduplink.settings import PhaseSettings
 from feduplink.training.one_cycle import OneCycleLearning
 from feduplink.training.trainer import TrainingRequest
 
-#: Steps over which the weights of the result are averaged, about.
+#: Time constant of the exponential moving average of the weights, in steps.
 _AVERAGED_STEPS = 200
 _MAX_GRADIENT_NORM = 0.3
-#: κ of a channel: 0 in this share of them, else log-uniform between these, s/J.
-_FASTEST = 0.25
-_KAPPAS = (0.2, 200.0)
+#: Probability of κ = 0, and range of the log-uniform distribution of κ otherwise, s/J.
+_ZERO_KAPPA_PROBABILITY = 0.25
+_KAPPA_RANGE = (0.2, 200.0)
 
 
 @dataclass(frozen=True)
 class PhaseCurriculum:
-    """Cells that the network is trained for, one drawn for each batch."""
+    """Random cells and prices of energy for training; each batch has channels of one cell.
+
+    Repeated values are drawn more often.
+
+    Attributes:
+        workers: numbers of workers L.
+        pmax_dbw: values of Pmax, dBW.
+        interference: interference factors.
+        channel_models: names of channel models.
+    """
 
     workers: tuple[int, ...] = (8, 8, 8, 6, 10, 12, 16, 16, 24, 32)
     pmax_dbw: tuple[float, ...] = (-20.0, -20.0, -20.0, -25.0, -15.0)
@@ -44,7 +53,15 @@ class PhaseCurriculum:
     channel_models: tuple[str, ...] = ("wbs", "wbs", "wbs", "hata-urban", "hata-suburban-shadowed")
 
     def draw(self, count: int, generator: torch.Generator) -> PricedRounds:
-        """Rounds of one cell, each with a κ of its own."""
+        """Draw rounds of one cell, with one κ per round.
+
+        Args:
+            count: number of rounds for L = 8; the number drawn is proportional to (8/L)³.
+            generator: source of all random numbers.
+
+        Returns:
+            Channels, demands and prices of energy of the rounds.
+        """
         fields = {
             "workers": self.workers,
             "pmax_dbw": self.pmax_dbw,
@@ -58,27 +75,29 @@ class PhaseCurriculum:
             for (name, values), part in zip(fields.items(), uniform, strict=True)
         }
         scenario = Scenario(**chosen)
-        # As much work in every step: phases times workers times those that disturb them.
+        # Constant computing time per step, which grows as phases × workers × interferers.
         count = max(1, int(count * (8 / scenario.workers) ** 3))
         batch = ChannelBatch.from_scenario(scenario, draw_csi(scenario, count, generator))
         random = torch.rand(2, count, generator=generator, device=device)
-        least, most = (math.log(kappa) for kappa in _KAPPAS)
+        least, most = (math.log(kappa) for kappa in _KAPPA_RANGE)
         kappa = (least + (most - least) * random[0]).exp()
-        # Durations are in proportion to the bits, so any number of them will do.
+        # Durations are proportional to the demand, so that its value does not matter.
         demand = torch.full_like(batch.direct, 5.0)
-        return PricedRounds.from_batch(batch, demand, torch.where(random[1] < _FASTEST, 0.0, kappa))
+        return PricedRounds.from_batch(
+            batch, demand, torch.where(random[1] < _ZERO_KAPPA_PROBABILITY, 0.0, kappa)
+        )
 
 
 class ScheduleLearning(OneCycleLearning):
-    """Training of the network of learned schedules on random cells and prices of energy.
+    """Training of the phase network of ``learned-schedule`` on random cells.
 
-    The result has the mean of the weights over about the last 200 steps.
+    The trained weights are an exponential moving average over about the last 200 steps.
 
     Args:
-        network: network to be trained, in place.
-        scenario: the scenario that the trained policy is for; the network is for all.
+        network: network to train, in place.
+        scenario: scenario of the trained policy; the training does not depend on it.
         settings: hyperparameters.
-        curriculum: cells to train on.
+        curriculum: cells to train on; None uses the default ones.
         seed: seed of the curriculum.
     """
 
@@ -102,7 +121,7 @@ class ScheduleLearning(OneCycleLearning):
 
     @classmethod
     def make(cls, request: TrainingRequest) -> Self:
-        """Make the algorithm for a network with random weights; it is for all scenarios.
+        """Make the algorithm for a network with random weights.
 
         Options are the fields of :class:`PhaseSettings`.
         """
@@ -112,7 +131,7 @@ class ScheduleLearning(OneCycleLearning):
         return cls(network, request.scenario, settings, seed=request.seed)
 
     def trained(self) -> LearnedSchedule:
-        """The schedules of the network, on the CPU."""
+        """Policy with the network, on the CPU."""
         network = PhaseNetwork.from_weights(self._network.cpu().state_dict())
         return LearnedSchedule(self.scenario, network=network)
 
@@ -121,7 +140,7 @@ class ScheduleLearning(OneCycleLearning):
         return self.curriculum.draw(self.settings.batch_size, self.generator)
 
     def loss(self, batch: PricedRounds) -> Tensor:
-        """The loss of the mixtures of proposed phases."""
+        """Compute a scalar with the gradient of the mean ln(cost) of the best mixtures."""
         proposal = PhaseProposal(batch)
         one_at_a_time = proposal.master.value
         loss = mixing_loss(proposal, proposal.propose(self._network.weights))
@@ -129,7 +148,7 @@ class ScheduleLearning(OneCycleLearning):
         return loss
 
     def step(self, batch: PricedRounds) -> None:
-        """Take a step and average the weights."""
+        """Take one step on a batch and update the average of the weights."""
         super().step(batch)
         share = max(1 / _AVERAGED_STEPS, 1 / self.steps)
         with torch.no_grad():
@@ -138,12 +157,12 @@ class ScheduleLearning(OneCycleLearning):
                 mean.lerp_(weight, share)
 
     def figures(self) -> dict[str, float]:
-        """The cost of the mixtures relative to one worker at a time."""
+        """Mean cost of the mixtures relative to TDMA."""
         mixed, one_at_a_time = self._costs
         return {"relative cost": float((mixed / one_at_a_time).mean())}
 
     def weights(self) -> dict[str, Tensor]:
-        """The averaged weights."""
+        """Averaged weights."""
         return self._averaged.state_dict()
 
     def identity(self) -> dict[str, Any]:
@@ -152,10 +171,10 @@ class ScheduleLearning(OneCycleLearning):
         return {"curriculum": cells, **super().identity()}
 
     def state(self) -> dict[str, Any]:
-        """Position in the learning rate's cycle, and the averaged weights."""
+        """Position in the learning-rate cycle, and averaged weights."""
         return {**super().state(), "averaged": self._averaged.state_dict()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue both."""
+        """Restore the position in the learning-rate cycle and the averaged weights."""
         super().restore(state)
         self._averaged.load_state_dict(state["averaged"])

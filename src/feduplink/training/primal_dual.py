@@ -1,11 +1,10 @@
-"""Primal–dual learning of ``pdm`` and ``pdg``: presets, variables, subsets of workers, the step.
+"""Primal–dual learning of ``pdm`` and ``pdg``: presets, variables, subsets of workers, steps.
 
-Where the paper gives no value, its preset has that of the authors' code. docs/paper-settings.md
-shows both beside each other with the reasons; a test keeps that table and this module the same.
+The preset ``paper`` has the values of the paper and, where it gives none, those of the authors'
+code. A test keeps it equal to the table of docs/paper-settings.md.
 
-With ``subset_workers`` only a random subset of the workers transmits in each batch. The SINR of the
-subset is that of the principal submatrix of H; the weights and thresholds by worker stay as they
-are.
+With ``subset_workers``, only a random subset of the workers transmits in each batch. The SINR of
+the subset is that of the principal submatrix of H; weights and thresholds do not change.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from feduplink.storage.tensorfile import checksum, object_identity
 from feduplink.training.history import Epoch
 from feduplink.training.trainer import EarlyStopping, LearningAlgorithm, TrainingRequest
 
-#: Settings that may change when a run is resumed, such as more epochs.
+#: Settings that may change when a run is resumed.
 _STOPPING_SETTINGS = {"epochs", "patience", "checkpoint_every"}
 
 _PAPER_SETTINGS = TrainingSettings(
@@ -47,14 +46,28 @@ _PAPER_SETTINGS = TrainingSettings(
 
 @dataclass(frozen=True)
 class Preset:
-    """How a policy is built and trained."""
+    """Settings of training and architecture of a policy.
+
+    Attributes:
+        settings: hyperparameters of the training.
+        architecture: settings of the network.
+    """
 
     settings: TrainingSettings
     architecture: Architecture
 
     @classmethod
     def for_policy(cls, kind: type[NeuralPolicy], name: PresetName = "ours") -> Preset:
-        """The preset of a name for a class of policies."""
+        """Look up a preset.
+
+        Args:
+            kind: policy class.
+            name: ``ours`` or ``paper``.
+
+        >>> from feduplink.policies import GraphPolicy
+        >>> Preset.for_policy(GraphPolicy, "paper").settings.learning_rate
+        0.001
+        """
         if name == "paper":
             return cls(_PAPER_SETTINGS, kind.architecture_type.as_published())
         settings = TrainingSettings(learning_rate=kind.learning_rate)
@@ -63,12 +76,12 @@ class Preset:
 
 @dataclass(frozen=True)
 class Expectations:
-    """Batch estimates of what the problem is about, for K constraints and L workers.
+    """Batch estimates of objective and constraints, for K constraints and L workers.
 
     Attributes:
         objective: E[f], (L,).
-        constraints: E[c | p > 0], or E[c] of a measure over all rounds, (K, L); NaN where a
-            worker never transmits in the batch.
+        constraints: E[c | p > 0], or E[c] for a measure over all rounds, (K, L); NaN for a worker
+            that never transmits in the batch.
 
     """
 
@@ -77,7 +90,12 @@ class Expectations:
 
     @classmethod
     def estimate(cls, problem: Problem, state: link.LinkState) -> Expectations:
-        """Means over a batch of N rounds on the link; differentiable."""
+        """Average over a batch of N rounds; differentiable in the powers.
+
+        Args:
+            problem: objective and K constraints.
+            state: state of the link in N rounds.
+        """
         power = state.power
         rows = [c.mean(c.of(state), power) for c in problem.constraints]
         constraints = torch.stack(rows) if rows else power.new_zeros(0, power.shape[-1])
@@ -86,13 +104,13 @@ class Expectations:
 
 @dataclass(frozen=True)
 class PrimalDualState:
-    """Auxiliary primal variables and multipliers, all ≥ 0 but ``achieved``.
+    """Auxiliary primal variables and multipliers of primal–dual learning.
 
     Attributes:
-        achieved: y, what the objective counts as reached, (L,).
-        required: r and e, what the constraints ask for, never under the thresholds, (K, L).
-        objective_multiplier: λ_y, (L,).
-        constraint_multiplier: λ_r and λ_e, (K, L).
+        achieved: auxiliary variables y of the objective, with E[f] ≥ y, (L,).
+        required: auxiliary variables r and e of the constraints, at least the thresholds, (K, L).
+        objective_multiplier: λ_y ≥ 0, (L,).
+        constraint_multiplier: λ_r and λ_e ≥ 0, (K, L).
 
     """
 
@@ -109,28 +127,35 @@ class PrimalDualState:
         required_start: RequiredStart = "thresholds",
         subset: Tensor | None = None,
     ) -> PrimalDualState:
-        """``achieved`` at the first batch's values, ``required`` at the thresholds, λ = 0.
+        """Initialise the variables: y = E[f] of the first batch, λ = 0.
 
-        The published code starts ``required`` at the first batch's values too (``first-batch``).
-        Where those are above the thresholds they come down by γ λ per step, too slowly for a run:
-        the policy is then trained for thresholds that its random initial weights happened to set.
-
-        If only a ``subset`` (indices) was on the air in that batch, the other workers start at the
-        mean over the subset.
+        Args:
+            problem: objective and constraints.
+            first: estimates of the first batch.
+            required_start: initial ``required``: the thresholds, or the estimates of the first
+                batch as in the published code. These decrease by only γ λ per step if they are
+                above the thresholds.
+            subset: indices of the workers that transmitted in that batch, (K,); the others start
+                at the mean over the subset. None means all.
         """
         achieved = first.objective.detach().clone()
         required = problem.thresholds.to(achieved)
         if required_start == "first-batch":
-            reached = _filled(first.constraints.detach(), subset)
-            required = torch.where(reached.isnan(), required, reached)
+            estimates = _filled(first.constraints.detach(), subset)
+            required = torch.where(estimates.isnan(), required, estimates)
         achieved = _filled(achieved, subset)
         return cls(achieved, required, torch.zeros_like(achieved), torch.zeros_like(required))
 
     def lagrangian(self, expected: Expectations) -> Tensor:
-        """λ_y·E[f] + Σ λ_c·E[c | p > 0]: the part of the Lagrangian that depends on the policy.
+        """Part of the Lagrangian that depends on the policy, λ_y·E[f] + Σ λ_c·E[c | p > 0].
 
-        A worker that never transmits in the batch has no conditional expectation, and adds
-        nothing.
+        Constraint terms of a worker that never transmits in the batch are zero.
+
+        Args:
+            expected: batch estimates.
+
+        Returns:
+            The Lagrangian, a differentiable scalar.
         """
         constraints = expected.constraints.nan_to_num(nan=0.0)
         return (self.objective_multiplier * expected.objective).sum() + (
@@ -140,10 +165,19 @@ class PrimalDualState:
     def updated(
         self, problem: Problem, expected: Expectations, step: float, subset: Tensor | None = None
     ) -> PrimalDualState:
-        """One step of size γ on the auxiliary variables and the multipliers.
+        """Take one step on the auxiliary variables, then on the multipliers.
 
         y ← y + γ(∇g(y) − λ_y);  c ← max(c − γ λ_c, c0);  λ ← max(λ − γ(E − x), 0), with the
-        updated primal variables x = (y, c). With a ``subset`` (indices), only its workers' move.
+        updated primal variables x = (y, c).
+
+        Args:
+            problem: utility g and thresholds c0.
+            expected: batch estimates E.
+            step: step size γ.
+            subset: indices of the workers whose variables are updated; None means all.
+
+        Returns:
+            The updated variables.
         """
         objective = expected.objective.detach()
         constraints = expected.constraints.detach()
@@ -167,12 +201,12 @@ class PrimalDualState:
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """The variables by name."""
+        """Variables by name."""
         return dict(vars(self))
 
 
 def _filled(values: Tensor, subset: Tensor | None) -> Tensor:
-    """Values (..., L) with the mean over the ``subset`` in all other places."""
+    """Values (..., L), replaced outside of the ``subset`` by the mean over it."""
     if subset is None:
         return values
     own = values[..., subset]
@@ -181,7 +215,12 @@ def _filled(values: Tensor, subset: Tensor | None) -> Tensor:
 
 
 def check_subset_size(size: int | None, policy: NeuralPolicy) -> None:
-    """Refuse subsets for a policy of fixed size, and those larger than the cell."""
+    """Check that a policy can be trained on subsets of ``size`` workers; None always passes.
+
+    Raises:
+        InputError: if the policy has a fixed number of workers, or the cell has fewer than
+            ``size``.
+    """
     if size is None:
         return
     if policy.fixed_workers is not None:
@@ -197,14 +236,32 @@ def check_subset_size(size: int | None, policy: NeuralPolicy) -> None:
 
 
 def draw_subset(size: int, workers: int, generator: torch.Generator) -> Tensor:
-    """``size`` of ``workers`` indices, each subset equally likely, in ascending order."""
+    """Draw a uniformly random subset of workers.
+
+    Args:
+        size: number of workers in the subset.
+        workers: number of workers in the cell.
+        generator: source of random numbers.
+
+    Returns:
+        Indices in ascending order, (size,).
+
+    >>> draw_subset(3, 3, torch.Generator().manual_seed(0))
+    tensor([0, 1, 2])
+    """
     return torch.randperm(workers, generator=generator)[:size].sort().values
 
 
 def subset_powers(policy: NeuralPolicy, csi: Tensor, subset: Tensor) -> Tensor:
-    """Powers for the principal submatrix of the ``subset``, 0 W for the others.
+    """Compute powers with only a subset of the workers in the cell.
 
-    (N, L, L) and (K,) indices to (N, L), W; differentiable.
+    Args:
+        policy: policy for any number of workers.
+        csi: CSI H in units of 1/W, (N, L, L).
+        subset: indices of the workers in the subset, (K,).
+
+    Returns:
+        Differentiable powers for the principal submatrix of H, 0 for the others, (N, L), W.
     """
     power: Tensor = policy(csi[:, subset[:, None], subset])
     return power.new_zeros(csi.shape[:-1]).index_copy(-1, subset, power)
@@ -221,12 +278,24 @@ def primal_dual_step(
     seen: Tensor | None = None,
     subset: Tensor | None = None,
 ) -> PrimalDualState:
-    """One batch: ascend the weights on the Lagrangian, then update the other variables.
+    """Take one primal–dual step on a batch.
 
-    ``state`` is None for the first batch of a run, which sets the starting point. The policy sees
-    ``seen`` instead of the channels ``csi`` (N, L, L), if given. With a ``subset`` of the workers,
-    (K,) indices, the others are silent and their variables stay; those of the subset take steps
-    L/K times as long, so that on average they get as far as with all workers in every batch.
+    The weights take a step of gradient ascent on the Lagrangian; then the auxiliary variables and
+    the multipliers are updated. With a subset of K workers, the others are silent and keep their
+    variables, and the step size is multiplied by L/K to compensate for less frequent updates.
+
+    Args:
+        policy: policy to train, in place.
+        optimizer: optimiser of its weights.
+        problem: objective and constraints.
+        csi: true channels H in units of 1/W, (N, L, L).
+        state: variables before the step; None initialises them from this batch.
+        settings: step size, clipping norm and initialisation.
+        seen: CSI that the policy observes, (N, L, L); None is ``csi``.
+        subset: indices of the workers that transmit, (K,); None means all.
+
+    Returns:
+        The variables after the step.
     """
     seen = csi if seen is None else seen
     power = policy(seen) if subset is None else subset_powers(policy, seen, subset)
@@ -243,22 +312,35 @@ def primal_dual_step(
 
 
 class PrimalDualLearning(LearningAlgorithm[Epoch]):
-    """Primal–dual learning of a policy: an epoch is one pass over the training channels.
+    """Primal–dual learning of a neural policy.
 
-    The best epoch is chosen on the validation channels. Training runs on the device of the policy;
-    random numbers are those of the CPU on every device.
+    An epoch is one pass over the training channels; the best epoch is selected on the validation
+    channels. Training runs on the device of the policy, with random numbers drawn on the CPU.
 
     Args:
-        policy: network to be trained, in place.
+        policy: policy to train, in place.
         channels: training and validation channels.
         settings: hyperparameters.
         seed: seed of batches, noise and subsets.
-        problem: problem to be solved; None is the problem of the policy's scenario.
+        problem: optimisation problem; None uses the problem of the policy's scenario.
 
     Attributes:
-        problem: the problem that validation judges by.
-        training_problem: the problem that training solves, in relative units and with a margin if
-            the settings say so.
+        problem: problem of validation.
+        training_problem: problem of training, with the relative units and the margin of the
+            settings.
+
+    Raises:
+        InputError: if channels, settings and policy do not fit together.
+
+    >>> from feduplink.channels import make_channels
+    >>> from feduplink.policies import GraphPolicy
+    >>> from feduplink.scenario import Scenario
+    >>> from feduplink.training import Trainer
+    >>> scenario = Scenario(workers=2)
+    >>> policy, channels = GraphPolicy.initialised(scenario), make_channels(scenario, 20)
+    >>> trainer = Trainer(PrimalDualLearning(policy, channels, TrainingSettings(epochs=1)))
+    >>> trainer.run().number
+    0
     """
 
     record_type = Epoch
@@ -277,8 +359,8 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         check_csi(channels.csi, policy.scenario.workers)
         if settings.fresh_channels and channels.recorded:
             raise InputError(
-                "fresh_channels: the channels are recorded and no others can be drawn; accepted: "
-                "channels drawn from a scenario."
+                "fresh_channels: the channels are recorded, so that no others can be drawn; "
+                "accepted: channels drawn from a scenario."
             )
         check_subset_size(settings.subset_workers, policy)
         self.title, self.network, self.policy = policy.name, policy, policy
@@ -290,11 +372,11 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         self.epochs, self.checkpoint_every = settings.epochs, settings.checkpoint_every
         self.callbacks = (EarlyStopping(settings.patience),)
         self.problem = problem or Problem.from_scenario(policy.scenario)
-        # Now, before the problem is used: a user's measure may change its attributes.
+        # Computed before the problem is used, because a user's measure may change its attributes.
         self._problem_identity = _problem_identity(self.problem)
         self.training_problem = replace(
             self.problem,
-            constraints=tuple(_aimed_at(c, settings) for c in self.problem.constraints),
+            constraints=tuple(_training_constraint(c, settings) for c in self.problem.constraints),
         )
         self.generator = torch_generator(seed, "batches")
         self._state: PrimalDualState | None = None
@@ -323,19 +405,19 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
         return cls(policy, request.channels, settings, seed=seed)
 
     def trained(self) -> NeuralPolicy:
-        """The policy, on the CPU."""
+        """Trained policy, on the CPU."""
         return self.policy.cpu()
 
     def batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Channels of each batch, (N, L, L), and the workers that transmit, (K,), or None."""
-        # A generator per epoch, so that subsets need no state and leave the batches as they are.
+        """Channels of each batch, (N, L, L), with the subset that transmits, (K,); None is all."""
+        # One generator per epoch: subsets then have no state and do not change the batches.
         generator = torch_generator(self.seed, "batches", 1 + epoch)
         size, workers = self.settings.subset_workers, self.policy.scenario.workers
         for csi in self._csi_batches():
             yield csi, None if size is None else draw_subset(size, workers, generator)
 
     def step(self, batch: tuple[Tensor, Tensor | None]) -> None:
-        """Take a primal–dual step on noisy CSI, if the scenario has noise."""
+        """Take a primal–dual step; the policy observes CSI with the noise of the scenario."""
         csi, subset = batch
         self._state = primal_dual_step(
             self.policy,
@@ -388,14 +470,14 @@ class PrimalDualLearning(LearningAlgorithm[Epoch]):
                 yield self._training[rows]
 
 
-def _aimed_at(constraint: Constraint, settings: TrainingSettings) -> Constraint:
-    """The constraint in the units and with the margin of the settings."""
+def _training_constraint(constraint: Constraint, settings: TrainingSettings) -> Constraint:
+    """The constraint with the relative units and the margin of the settings."""
     constraint = constraint.relative() if settings.relative_units else constraint
     return constraint.with_margin(settings.margin)
 
 
 def _problem_identity(problem: Problem) -> dict[str, Any]:
-    """Objective, utility and constraints by name and settings, for JSON."""
+    """Names and settings of objective, utility and constraints, JSON-compatible."""
     return {
         "objective": object_identity(problem.objective, MEASURES),
         "utility": object_identity(problem.utility),

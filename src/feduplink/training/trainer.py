@@ -1,7 +1,7 @@
-"""The training loop: epochs, the best weights, callbacks, checkpoints and exact resume.
+"""Training loop with callbacks, checkpoints, exact resume and selection of the best epoch.
 
-A :class:`Trainer` runs a :class:`LearningAlgorithm`, which knows what a step and an epoch are.
-:func:`make_trainer` makes the trainer of a policy class.
+A :class:`Trainer` runs a :class:`LearningAlgorithm`, which defines steps and epochs.
+:func:`make_trainer` makes the trainer for a policy class.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from feduplink.training.history import EpochRecord, History
 R = TypeVar("R", bound=EpochRecord)
 
 _CHECKPOINT = "training checkpoint"
-#: To be increased when a checkpoint changes its meaning, so that older ones are refused.
+#: Format number of checkpoints, to be increased when their content changes.
 _FORMAT = 3
 
 
 class TrainingRequest(NamedTuple):
-    """What :meth:`LearningAlgorithm.make` makes an algorithm from.
+    """Arguments of :meth:`LearningAlgorithm.make`.
 
     Attributes:
-        kind: class of policies whose ``algorithm`` is to be made.
+        kind: policy class whose ``algorithm`` is made.
         scenario: the cell and its problem.
         channels: training and validation channels.
-        options: settings by name; those not given keep their defaults.
+        options: settings by name; missing ones have their defaults.
         seed: seed of weights and batches.
         device: device to train on.
     """
@@ -59,7 +59,14 @@ class TrainingRequest(NamedTuple):
     device: torch.device | str
 
     def check_options(self, accepted: Collection[str]) -> None:
-        """Refuse options that the policy does not have."""
+        """Check the names of the options.
+
+        Args:
+            accepted: names of the settings of the algorithm.
+
+        Raises:
+            InputError: if an option is not among them.
+        """
         for name in self.options:
             if name not in accepted:
                 raise InputError(
@@ -69,27 +76,27 @@ class TrainingRequest(NamedTuple):
 
 
 class LearningAlgorithm(ABC, Generic[R]):
-    """What is trained, and how.
+    """Abstract base class of learning algorithms.
 
-    A subclass sets the attributes in its constructor and overrides :meth:`batches`, :meth:`step`,
-    :meth:`end_epoch`, :meth:`identity` and :meth:`trained`; with :meth:`make` it can be named by
-    the ``algorithm`` of a policy class. One with variables of its own that the next step depends
-    on, besides weights, optimiser and generator, overrides :meth:`state` and :meth:`restore`.
+    A subclass sets the attributes in its constructor and implements :meth:`batches`, :meth:`step`,
+    :meth:`end_epoch`, :meth:`identity` and :meth:`trained`. It implements :meth:`make` if the
+    ``algorithm`` of a policy class refers to it, and :meth:`state` and :meth:`restore` if it has
+    variables besides weights, optimiser and generator that the next step depends on.
 
     Attributes:
-        title: name of what is trained, for progress bars.
-        network: module whose weights are trained, on its device.
+        title: name of the trained object in progress bars.
+        network: module that is trained, in place and on its device.
         settings: hyperparameters.
         seed: seed of all random numbers.
         optimizer: optimiser of the weights.
         generator: generator of all random numbers of the training.
-        epochs: largest number of epochs.
-        total: amount of training at most, in ``unit``; an epoch reports how much is done.
-        unit: what ``total`` counts, in the plural.
-        checkpoint_every: epochs between checkpoints.
-        callbacks: called in every run, such as early stopping.
-        record_type: class of the records of epochs.
-        state_types: dataclasses in :meth:`state`.
+        epochs: maximum number of epochs.
+        total: maximum amount of training, in ``unit``.
+        unit: unit of ``total`` and of :attr:`EpochRecord.done`, in the plural.
+        checkpoint_every: number of epochs between checkpoints.
+        callbacks: callbacks of every run, such as early stopping.
+        record_type: class of the epoch records.
+        state_types: dataclasses that :meth:`state` may contain.
     """
 
     title: str
@@ -107,21 +114,30 @@ class LearningAlgorithm(ABC, Generic[R]):
 
     @classmethod
     def make(cls, request: TrainingRequest) -> Self:
-        """Make the algorithm that trains a policy class.
+        """Make the algorithm for a policy class.
+
+        Args:
+            request: policy class, scenario, channels, options, seed and device.
+
+        Returns:
+            The algorithm, with an untrained network.
 
         Raises:
-            InputError: an option is unknown or out of range.
+            InputError: if an option is unknown or out of range.
         """
-        raise InputError(f"algorithm: {cls.__name__} trains no class of policies.")
+        raise InputError(
+            f"algorithm: {cls.__name__} does not train policy classes; accepted: a learning "
+            "algorithm with a method make."
+        )
 
     @property
     def total(self) -> int:
-        """Amount of training at most, in :attr:`unit`."""
+        """Maximum amount of training, in :attr:`unit`."""
         return self.epochs
 
     @abstractmethod
     def batches(self, epoch: int) -> Iterator[Any]:
-        """Draw the batches of an epoch, counted from 0, one when the one before is done."""
+        """Draw the batches of an epoch one by one; epochs are counted from 0."""
 
     @abstractmethod
     def step(self, batch: Any) -> None:
@@ -129,24 +145,29 @@ class LearningAlgorithm(ABC, Generic[R]):
 
     @abstractmethod
     def end_epoch(self, epoch: int) -> R:
-        """Validate and record an epoch, counted from 0."""
+        """Validate and return the record of an epoch, counted from 0."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Everything an epoch depends on, as JSON: a checkpoint of another one is refused."""
+        """All inputs of the training, JSON-compatible.
+
+        A run can be resumed only from a checkpoint of equal identity.
+        """
 
     @abstractmethod
     def trained(self) -> Any:
-        """The result of a finished training on the CPU, as a rule a policy."""
+        """Result of the training, usually a policy, on the CPU."""
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights that a finished training would return now."""
+        """Weights that the training would return if it ended now."""
         return self.network.state_dict()
 
     def state(self) -> Any:
-        """Variables that the next step depends on, besides weights, optimiser and generator.
+        """Further variables that the next step depends on.
 
-        Tensors, numbers and texts in mappings, sequences and dataclasses of :attr:`state_types`.
+        Returns:
+            Tensors, numbers and strings in mappings, sequences and dataclasses of
+            :attr:`state_types`; weights, optimiser and generator are saved separately.
         """
         return None
 
@@ -155,25 +176,37 @@ class LearningAlgorithm(ABC, Generic[R]):
 
 
 class TrainingCallback(Callback):
-    """Callbacks of a training run; a subclass overrides those it needs.
+    """Base class of training callbacks; a subclass overrides the methods it needs.
+
+    Pass callbacks to :meth:`Trainer.run`, or activate them in a block with ``report_to``.
 
     >>> class StopAtObjective(TrainingCallback):
     ...     def on_epoch_end(self, trainer: Trainer, epoch: EpochRecord) -> None:
     ...         if epoch.objective > 0.95:
     ...             trainer.stop()
-
-    They are given to :meth:`Trainer.run`, beside callbacks of any work such as
-    :class:`~feduplink.tracking.CsvLog`, or hold for a block by ``report_to``.
     """
 
     def on_train_begin(self, trainer: Trainer[Any]) -> None:
-        """Called before the first epoch of a run, which may be a resumed one."""
+        """Called before the first epoch of a new or resumed run.
+
+        Args:
+            trainer: trainer of the run.
+        """
 
     def on_epoch_end(self, trainer: Trainer[Any], epoch: Any) -> None:
-        """Called after every epoch with its record, which the trainer's history already has."""
+        """Called after every epoch.
+
+        Args:
+            trainer: trainer of the run; its history includes the epoch.
+            epoch: record of the epoch.
+        """
 
     def on_train_end(self, trainer: Trainer[Any]) -> None:
-        """Called after the last epoch; not if the training failed or was interrupted."""
+        """Called after the last epoch, unless the training failed or was interrupted.
+
+        Args:
+            trainer: trainer of the run.
+        """
 
     def on_begin(self, work: Work) -> None:
         """Call :meth:`on_train_begin`."""
@@ -192,18 +225,18 @@ class TrainingCallback(Callback):
 
 
 class Checkpoint(TrainingCallback):
-    """Save a checkpoint every few epochs and at the end.
+    """Callback that saves a checkpoint periodically and at the end.
 
     Args:
         path: file to write.
-        every: epochs between checkpoints.
+        every: number of epochs between checkpoints.
     """
 
     def __init__(self, path: Path, every: int = 1) -> None:
         self.path, self.every = path, every
 
     def on_epoch_end(self, trainer: Trainer[Any], epoch: Any) -> None:
-        """Save if it is time."""
+        """Save after every ``every``-th epoch."""
         if (epoch.number + 1) % self.every == 0:
             trainer.save(self.path)
 
@@ -213,61 +246,72 @@ class Checkpoint(TrainingCallback):
 
 
 class EarlyStopping(TrainingCallback):
-    """Stop after some epochs without a better one, counted from the first feasible one.
+    """Callback that stops the training if the best epoch is feasible and has not improved.
 
     Args:
-        patience: number of epochs without a better one.
+        patience: maximum number of epochs since the best epoch.
     """
 
     def __init__(self, patience: int) -> None:
         self.patience = patience
 
     def on_train_begin(self, trainer: Trainer[Any]) -> None:
-        """Stop a resumed training that had been stopped."""
+        """Stop a resumed training at once if its patience was exhausted."""
         if trainer.history:
             self.on_epoch_end(trainer, trainer.history[-1])
 
     def on_epoch_end(self, trainer: Trainer[Any], epoch: Any) -> None:
-        """Stop if patience is exhausted."""
+        """Stop if the patience is exhausted."""
         best = trainer.best
         if best.meets_constraints and epoch.number - best.number >= self.patience:
             trainer.stop()
 
 
 class Trainer(Generic[R]):
-    """A training run that can be stopped and resumed after any epoch.
+    """Training run that can be stopped and resumed after any epoch.
 
-    A checkpoint holds everything that the next epoch depends on: weights, the optimiser's moments,
-    the algorithm's variables, the state of the random generator. A run that is interrupted and
-    resumed therefore ends with the same weights as one left alone, bit for bit on a CPU.
+    A checkpoint contains the weights, the state of the optimiser, the variables of the algorithm
+    and the state of the random generator. On a CPU, an interrupted and resumed run ends with
+    exactly the weights of an uninterrupted run.
 
     Args:
-        algorithm: what is trained, and how.
+        algorithm: learning algorithm to run.
 
     Attributes:
-        algorithm: as given.
-        history: the records of the epochs so far.
+        algorithm: learning algorithm.
+        history: records of the epochs so far.
+
+    >>> from feduplink.channels import make_channels
+    >>> scenario = Scenario(workers=2)
+    >>> trainer = make_trainer("pdg", scenario, make_channels(scenario, 20), epochs=2)
+    >>> best = trainer.run()
+    >>> len(trainer.history)
+    2
     """
 
     def __init__(self, algorithm: LearningAlgorithm[R]) -> None:
         self.algorithm = algorithm
         self.history: History[R] = History()
         self._best_weights = _clone(algorithm.weights())
-        # Weights to continue from; the network has the best ones after a run.
+        # Weights to continue from: after a run, the network has those of the best epoch.
         self._last_weights: dict[str, Tensor] | None = None
         self._is_stopped = False
 
     def __repr__(self) -> str:
-        """The number of epochs, and the best epoch so far."""
+        """Title, number of epochs and best epoch so far."""
         done = f"{len(self.history)} of {self.algorithm.epochs} epochs"
         best = f", best: {self.best}" if self.history else ""
         return f"Trainer({self.algorithm.title}, {done}{best})"
 
     @property
     def best(self) -> R:
-        """The record of the best epoch so far."""
+        """Record of the best epoch so far.
+
+        Raises:
+            InputError: if no epoch has been run.
+        """
         if not self.history:
-            raise InputError("best: there is no epoch yet; run the trainer first.")
+            raise InputError("best: no epoch has been run; run the trainer first.")
         return self.history.best
 
     @property
@@ -276,18 +320,20 @@ class Trainer(Generic[R]):
         return self._is_stopped or len(self.history) >= self.algorithm.epochs
 
     def stop(self) -> None:
-        """End the run after the present epoch."""
+        """Stop the run after the current epoch."""
         self._is_stopped = True
 
     def run(self, callbacks: Sequence[Callback] = (), checkpoint: Path | None = None) -> R:
-        """Train to the end; the network then has the best epoch's weights.
+        """Train until all epochs are done or the run is stopped.
+
+        The network then has the weights of the best epoch.
 
         Args:
-            callbacks: called after every epoch, also with its record as the step's ``detail``.
-            checkpoint: file to save checkpoints to, before other callbacks are called.
+            callbacks: callbacks of the run; ``detail`` of a step is the record of its epoch.
+            checkpoint: checkpoint file, written before ``callbacks`` are called; None writes none.
 
         Returns:
-            The record of the best epoch.
+            Record of the best epoch.
         """
         algorithm = self.algorithm
         own = list(algorithm.callbacks)
@@ -311,11 +357,15 @@ class Trainer(Generic[R]):
         return self.best
 
     def trained(self) -> Any:
-        """The result of a finished training, as a rule the policy, on the CPU."""
+        """Result of the training, usually a policy, on the CPU."""
         return self.algorithm.trained()
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint of the state between two epochs."""
+        """Save a checkpoint between two epochs.
+
+        Args:
+            path: file to write.
+        """
         algorithm = self.algorithm
         content = pack(
             {
@@ -331,7 +381,14 @@ class Trainer(Generic[R]):
         write_tensors(path, _CHECKPOINT, TensorFile(content.tensors, header))
 
     def resume(self, path: Path) -> None:
-        """Continue from a checkpoint of the same algorithm, settings, seed and channels."""
+        """Restore the state from a checkpoint.
+
+        Args:
+            path: checkpoint of a run with the same algorithm, settings, seed and channels.
+
+        Raises:
+            InputError: if the file is missing, damaged or a checkpoint of another run.
+        """
         file = read_tensors(path, _CHECKPOINT)
         check_same(path, file, self._identity())
         algorithm = self.algorithm
@@ -367,7 +424,7 @@ class Trainer(Generic[R]):
             self._last_weights = None
 
     def _steps(self) -> list[Step]:
-        """The steps that were reported for the epochs so far."""
+        """Progress steps of the epochs so far."""
         steps: list[Step] = []
         best: R | None = None
         for epoch in self.history:
@@ -385,15 +442,22 @@ def make_trainer(
     device: torch.device | str = "cpu",
     **options: Any,
 ) -> Trainer[Any]:
-    """Make the trainer of a policy class, which names its learning algorithm.
+    """Make the trainer of a policy class.
 
     Args:
-        kind: a registered policy that learns, ``package.module:Class`` or a class.
+        kind: name of a registered trainable policy, ``package.module:Class``, or a policy class.
         scenario: the cell and its problem.
         channels: training and validation channels.
         seed: seed of weights and batches.
         device: device to train on.
-        options: settings by name, see the settings of the algorithm; None keeps the default.
+        options: settings of the learning algorithm by name, such as the fields of
+            :class:`~feduplink.settings.TrainingSettings`; None keeps the default.
+
+    Returns:
+        The trainer, before its first epoch.
+
+    Raises:
+        InputError: if the policy cannot be trained or an option is unknown or out of range.
 
     >>> from feduplink.channels import make_channels
     >>> scenario = Scenario(workers=2)
@@ -406,7 +470,7 @@ def make_trainer(
     name = getattr(named, "algorithm", None)
     if name is None:
         raise InputError(
-            f"policy: {named.name} has nothing to train; accepted: {', '.join(TRAINABLE)}, or a "
+            f"policy: {named.name} cannot be trained; accepted: {', '.join(TRAINABLE)}, or a "
             "subclass of feduplink.policies.NeuralPolicy."
         )
     given = {option: value for option, value in options.items() if value is not None}

@@ -1,11 +1,11 @@
 """Training of the network of ``pdx``: maximise the Lagrangian at random channels and prices.
 
-No constraint appears here. The network learns the inner problem of the dual, the maximum over p of
-the Lagrangian, for any channel, weights, Pmax and multipliers; the multipliers for the constraints
-of a scenario are found afterwards, with the network in the loop.
+The network learns the inner problem of the dual, max_p of the Lagrangian, for random channels,
+weights, Pmax and multipliers. The multipliers of a scenario are calibrated afterwards with the
+trained network (:mod:`feduplink.optimum.calibration`).
 
-A step consists of about a thousand small kernels. Starting them takes the host of a GPU four times
-as long as computing them, so that a CUDA graph starts them all at once.
+A training step consists of about a thousand small kernels. On a GPU it is recorded as a CUDA graph
+to avoid the overhead of launching them.
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ from feduplink.training.curriculum import Curriculum, OneScenario, TunedProblems
 from feduplink.training.one_cycle import OneCycleLearning
 from feduplink.training.trainer import TrainingRequest
 
-#: How much each iteration's output counts in the loss, the start first.
+#: Weights of the outputs in the loss: of the initial point, and of every iteration.
 _DEPTH_WEIGHTS = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
-#: How much the mean of both starts counts beside the better one: none is to be given up.
-_EITHER = 0.2
-#: Lagrangians count as they are, in units of the workers' weights, but those at higher prices than
-#: this no more than at such prices.
-_HIGHEST_UNIT = 8.0
+#: Weight of the mean over both initial points against the better one, so that both are trained.
+_MEAN_WEIGHT = 0.2
+#: Upper limit of the unit of prices, which limits the weight of channels with high prices.
+_MAX_PRICE_UNIT = 8.0
 
 
 class NetworkLoss(nn.Module):
-    """Minus the Lagrangian that the iterations reach from the better start, later ones count more.
+    """Loss of the unrolled network: the negative weighted Lagrangian after every iteration.
 
-    A function of tensors alone: a number would become part of a recorded graph.
+    All arguments are tensors, because a CUDA graph records other arguments as constants.
+
+    Args:
+        network: network to train.
     """
 
     def __init__(self, network: UnrolledNetwork) -> None:
@@ -57,11 +59,18 @@ class NetworkLoss(nn.Module):
         radio: Tensor,
         prices: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The loss, the Lagrangian of the last iteration, scalars, and its powers (N, L) in W.
+        """Compute the loss of a batch.
 
-        The first four as in a :class:`ChannelBatch`; ``radio`` has the waterfall and the
-        amplifier's inefficiency, (2,), ``prices`` those of success, rate, efficiency and of being
-        on the air, (4, N, L).
+        Args:
+            direct: gains α, (N, L).
+            cross: gains β with a zero diagonal, (N, L, L).
+            pmax_w: Pmax, (L,), W.
+            static_power_w: static power, (L,), W.
+            radio: waterfall threshold and amplifier inefficiency, (2,).
+            prices: prices of packet success, rate and efficiency, and activation cost, (4, N, L).
+
+        Returns:
+            Loss and mean Lagrangian of the last iteration, scalars, and its powers, (N, L), W.
         """
         waterfall, inefficiency = cast("tuple[float, float]", radio.unbind())
         batch = ChannelBatch(direct, cross, pmax_w, waterfall, static_power_w, inefficiency)
@@ -69,20 +78,24 @@ class NetworkLoss(nn.Module):
         priced = Prices(success, rate, efficiency, activation_cost)
         outputs = self.network(batch, priced)
         workers = direct.shape[-1]
-        unit = (workers * price_unit(priced, static_power_w)).clamp_max(_HIGHEST_UNIT)
+        unit = (workers * price_unit(priced, static_power_w)).clamp_max(_MAX_PRICE_UNIT)
         channel = ChannelFeatures(batch, priced)
-        reached = []
+        values = []
         for output in outputs:
             ends = unit * channel.lagrangian_at_gates(output)
-            reached.append(((1 - _EITHER) * ends.amax(0) + _EITHER * ends.mean(0)).mean())
-        weighted = [weight * value for weight, value in zip(_DEPTH_WEIGHTS, reached, strict=True)]
+            values.append(((1 - _MEAN_WEIGHT) * ends.amax(0) + _MEAN_WEIGHT * ends.mean(0)).mean())
+        weighted = [weight * value for weight, value in zip(_DEPTH_WEIGHTS, values, strict=True)]
         with torch.no_grad():
             power = pmax_w * channel.better_end(outputs[-1])
-        return -torch.stack(weighted).sum(), reached[-1].detach(), power
+        return -torch.stack(weighted).sum(), values[-1].detach(), power
 
 
 class RecordedLosses:
-    """The loss of a network; on a GPU each number of workers is recorded when it first comes."""
+    """Loss of a network, recorded on a GPU as one CUDA graph per number of workers.
+
+    Args:
+        network: network to train.
+    """
 
     def __init__(self, network: UnrolledNetwork) -> None:
         self._loss = NetworkLoss(network)
@@ -90,7 +103,12 @@ class RecordedLosses:
         self._recorded: dict[torch.Size, Callable[..., Any]] = {}
 
     def __call__(self, batch: ChannelBatch, prices: Prices) -> tuple[Tensor, Tensor, Tensor]:
-        """As :class:`NetworkLoss`, for a batch in float32 and prices (N, L)."""
+        """Compute the loss of a batch as :meth:`NetworkLoss.forward` does.
+
+        Args:
+            batch: N channels of L workers, float32.
+            prices: prices, (N, L), float32.
+        """
         tensors = (
             batch.direct,
             batch.cross,
@@ -100,31 +118,31 @@ class RecordedLosses:
             torch.stack((prices.success, prices.rate, prices.efficiency, prices.activation_cost)),
         )
         if not batch.direct.is_cuda:
-            loss, reached, power = self._loss(*tensors)
-            return loss, reached, power
+            loss, lagrangian, power = self._loss(*tensors)
+            return loss, lagrangian, power
         size = batch.direct.shape
         if size not in self._recorded:
-            # Recording replaces the module's forward, so every size has a module of its own
-            # around the one network. All share their memory: one runs at a time.
+            # Recording replaces the module's forward, so every size needs its own module around
+            # the shared network. The graphs share memory because only one runs at a time.
             self._pool = self._pool or torch.cuda.graph_pool_handle()
             self._recorded[size] = torch.cuda.make_graphed_callables(
                 NetworkLoss(self._loss.network), tensors, pool=self._pool
             )
-        loss, reached, power = self._recorded[size](*tensors)
-        # What was recorded passes for differentiable as a whole.
-        return loss, reached.detach(), power.detach()
+        loss, lagrangian, power = self._recorded[size](*tensors)
+        # All outputs of a graphed callable require gradients.
+        return loss, lagrangian.detach(), power.detach()
 
 
 class LagrangianLearning(OneCycleLearning):
     """Training of the network of ``pdx`` on the channels and prices of a curriculum.
 
     Args:
-        network: network to be trained, in place.
-        scenario: the scenario that the trained policy is for.
+        network: network to train, in place.
+        scenario: scenario of the trained policy.
         settings: hyperparameters.
-        curriculum: channels and prices to train on; None is that of the settings.
-        recorded: channels to train on and to find the multipliers on, (N, L, L); None draws them
-            from the scenario.
+        curriculum: channels and prices to train on; None uses that of the settings.
+        recorded: channels H in units of 1/W for training and calibration, (N, L, L); None draws
+            channels from the scenario.
         seed: seed of the curriculum.
     """
 
@@ -148,7 +166,7 @@ class LagrangianLearning(OneCycleLearning):
         self.curriculum = curriculum or OneScenario(scenario, recorded)
         self._network = network
         self._loss = RecordedLosses(network)
-        self._reached = torch.tensor(torch.nan)
+        self._lagrangian = torch.tensor(torch.nan)
 
     @classmethod
     def make(cls, request: TrainingRequest) -> Self:
@@ -163,7 +181,7 @@ class LagrangianLearning(OneCycleLearning):
         return cls(network, request.scenario, settings, recorded=recorded, seed=request.seed)
 
     def trained(self) -> UnrolledPolicy:
-        """The network with multipliers found for the scenario, which takes seconds."""
+        """Policy with the network and multipliers calibrated for the scenario, on the CPU."""
         network = self._network.cpu()
         return UnrolledPolicy.calibrated(network, self.scenario, self.recorded, seed=self.seed)
 
@@ -172,24 +190,24 @@ class LagrangianLearning(OneCycleLearning):
         return self.curriculum.draw(self.settings.batch_size, self.generator)
 
     def loss(self, batch: tuple[ChannelBatch, Prices]) -> Tensor:
-        """Minus the weighted Lagrangian; the curriculum learns of the powers."""
-        loss, self._reached, power = self._loss(*batch)
+        """Compute the loss of a batch and pass its powers to the curriculum."""
+        loss, self._lagrangian, power = self._loss(*batch)
         self.curriculum.respond(power)
         return loss
 
     def figures(self) -> dict[str, float]:
-        """The Lagrangian that the last iteration reached."""
-        return {"Lagrangian": float(self._reached)}
+        """Mean Lagrangian of the last iteration."""
+        return {"Lagrangian": float(self._lagrangian)}
 
     def identity(self) -> dict[str, Any]:
         """Curriculum, settings and seed."""
         return {"curriculum": self.curriculum.identity(), **super().identity()}
 
     def state(self) -> dict[str, Any]:
-        """Position in the learning rate's cycle, and the state of the curriculum."""
+        """Position in the learning-rate cycle, and state of the curriculum."""
         return {**super().state(), "curriculum": self.curriculum.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue both."""
+        """Restore the position in the learning-rate cycle and the state of the curriculum."""
         super().restore(state)
         self.curriculum.restore(state["curriculum"])

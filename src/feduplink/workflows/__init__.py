@@ -1,8 +1,8 @@
-"""Workflows: one function per job, the only place where a job is assembled.
+"""Workflows: one function per job, such as evaluation or training.
 
-The command line, sweeps, experiments, the service and notebooks call these functions. Their options
-are declared in their signatures (:mod:`feduplink.workflows.options`). Importing this package does
-not import PyTorch.
+The command line, sweeps, experiments, the service and notebooks call these functions. Their
+signatures declare the options (:mod:`feduplink.workflows.options`). Importing this package does not
+import PyTorch.
 """
 
 from feduplink.workflows.demonstration import Demonstration, demo

@@ -20,30 +20,30 @@ from feduplink.workflows.result import Result, load_result
 from feduplink.workflows.sweeps import start_single_threaded
 from feduplink.workflows.training import TrainingRun, train
 
-#: As many epochs as in the paper.
+#: Number of training epochs, as in the paper.
 _EPOCHS = 1000
 _LEARNED = ("pdm", "pdg")
 _COMPARED = ("rand", "orth", "max", "openloop", *_LEARNED, "pdx")
 _FEDERATED = ("ideal", "tdma", "orth", "max", "openloop", "pdg", "pdx")
-#: Positions of the workers in the two federations.
+#: Worker positions in the two federations, with a description.
 _GEOMETRIES = {
     "redrawn": "every worker moves to a new position after each round, as in the paper",
     "kept": "every worker stays where it is, as in a cell that exists",
 }
 _ROUNDS, _RUNS = 20, 5
-#: Three times the median round of full power.
+#: Deadline of a federated round, s: three times the median duration at full power.
 _DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """The results of the demo, in the order in which they are made.
+    """Results of the demo.
 
     Attributes:
-        training: of ``pdm`` and ``pdg``, by name.
-        evaluation: all policies and the optimum.
-        federations: some of them in a federation on handwritten digits, by ``geometry``.
-        page: the HTML report.
+        training: training runs of ``pdm`` and ``pdg``, by name.
+        evaluation: comparison of all policies with the optimum.
+        federations: comparisons in a federation on handwritten digits, by ``geometry``.
+        page: path of the HTML report.
     """
 
     training: dict[str, TrainingRun]
@@ -73,26 +73,29 @@ def demo(
 ) -> Demonstration:
     """Run a small end-to-end comparison and write an HTML report.
 
-    ``pdm`` and ``pdg`` are trained, all policies are compared with the optimum, and some of them
-    train a federated model: once with positions redrawn in every round, once with positions kept.
+    ``pdm`` and ``pdg`` are trained, all policies are compared with the optimum, and a selection of
+    policies trains a federated model: once with worker positions redrawn in every round, once with
+    positions kept.
 
     Args:
         scenario: the cell, the radio and the problem.
         out: directory for all results and the page.
-        epochs: of the training of ``pdm`` and ``pdg``.
-        rounds: of every federated run.
-        runs: independent federated runs of every policy.
-        processes: to train in at the same time; by default one per processor.
-        channels_per_split: number of channels of each split and of the verdicts; None: 1000, and as
-            many as the verdicts take.
-        seed: of all random numbers.
-        tell: is called with sentences and results as they come.
+        epochs: number of training epochs of ``pdm`` and ``pdg``.
+        rounds: number of rounds of every federated run.
+        runs: number of independent federated runs per policy.
+        processes: number of processes for the training; None: one per processor.
+        channels_per_split: number of channels in each split and for the verdicts; None: 1000, and
+            for the verdicts as many as :func:`evaluate` needs.
+        seed: seed of all random numbers.
+        tell: callback for messages and results, called as soon as they are available.
 
+    Returns:
+        The results, which are also saved in ``out``.
     """
     from feduplink.reporting.page import read_sections, write_page
     from feduplink.storage.run_directory import FinishedRun, part
 
-    task = task_of(scenario, "digits")  # before anything takes long
+    task = task_of(scenario, "digits")  # first, so that errors appear before the training
     drawn: dict[str, Any] = {"channels_per_split": channels_per_split, "seed": seed}
     tell(
         f"{scenario.workers} workers send their models to a base station with {scenario.antennas} "
@@ -137,18 +140,18 @@ def demo(
 
 
 def _tell_result(tell: Callable[[Any], None], result: Evaluation | FederatedComparison) -> None:
-    """Show the table of a result and its findings."""
+    """Pass a result and its findings to ``tell``."""
     tell(result)
     tell("\n".join(result.findings()))
 
 
 def _with_trained(names: tuple[str, ...], training: Mapping[str, TrainingRun]) -> dict[str, Any]:
-    """Policies by name, those that were trained as the objects that came out."""
+    """Policies by name: the trained policy if there is one, else the name itself."""
     return {name: training[name].policy if name in training else name for name in names}
 
 
 def _train(scenario: Scenario, out: Path, processes: int, **options: Any) -> dict[str, TrainingRun]:
-    """Train ``pdm`` and ``pdg``, at the same time if that is possible, and save both."""
+    """Train ``pdm`` and ``pdg``, in parallel if ``processes`` allows, and save both."""
     from feduplink.process_pool import process_pool
 
     if processes == 1:
@@ -163,6 +166,7 @@ def _train(scenario: Scenario, out: Path, processes: int, **options: Any) -> dic
 
 
 def _train_one(name: str, scenario: Scenario, out: Path, options: dict[str, Any]) -> None:
+    """Train a policy and save the run in ``out/name``."""
     from feduplink.storage.run_directory import part
 
     with part():

@@ -1,10 +1,4 @@
-"""Compare policies on the same channels.
-
->>> import feduplink as fu
->>> result = fu.evaluate(fu.Scenario(workers=3), ["max"], channels_per_split=50)
->>> result["max"].participation
-1.0
-"""
+"""Evaluation: comparison of policies on the same channels."""
 
 from __future__ import annotations
 
@@ -49,13 +43,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """A policy on the channels of an evaluation.
+    """Powers and performance of one policy on the channels of an evaluation.
 
     Attributes:
-        power: transmit powers, (N, L), W; under a schedule their means while a worker transmits.
-        judgement: the measures that are reported together, and the verdict.
-        made_for: fields in which the policy was made for another scenario, with both values.
-        schedule: the phases of the N rounds, of a policy that schedules.
+        power: transmit powers on the test channels, (N, L), W; under a schedule their means over
+            the airtime.
+        judgement: performance measures and the verdict on the constraints.
+        made_for: fields in which the policy's scenario differs from that of the evaluation, with
+            the values of both.
+        schedule: schedules of the N rounds, for a :class:`feduplink.SchedulePolicy`; otherwise
+            None.
+
+    >>> import feduplink as fu
+    >>> outcome = fu.evaluate(fu.Scenario(workers=2), ["max"], channels_per_split=50)["max"]
+    >>> outcome.power.shape, outcome.participation
+    (torch.Size([50, 2]), 1.0)
     """
 
     power: Tensor
@@ -65,63 +67,74 @@ class Outcome:
 
     @property
     def objective(self) -> float:
-        """g(E[f]), the utility of the mean objective measure."""
+        """Utility g(E[f]) of the mean objective measure."""
         return self.judgement.objective
 
     @property
     def weighted_per(self) -> float:
-        """Σ ω PER / Σ ω over the worker-rounds that transmit."""
+        """Weighted packet error rate Σ ω PER / Σ ω over the worker-rounds that transmit."""
         return self.judgement.weighted_per
 
     @property
     def participation(self) -> float:
-        """Share of worker-rounds with a power above zero."""
+        """Share of worker-rounds with positive power."""
         return self.judgement.participation
 
     @property
     def verdict(self) -> str:
-        """``feasible``, ``infeasible``, ``inconclusive``, or ``silent`` if nobody transmits."""
+        """``feasible``, ``infeasible``, ``inconclusive``, or ``silent`` if no worker transmits."""
         return str(self.judgement.verdict)
 
     @property
     def verdict_channels(self) -> int:
-        """Number of channels that verdict and margin rest on."""
+        """Number of channels used for verdict and margin."""
         return self.judgement.verdict_channels
 
     @property
     def margin(self) -> float:
-        """Margin of the worst worker and constraint, as a share of its threshold."""
+        """Smallest margin of all workers and constraints, relative to the threshold."""
         return self.judgement.margin
 
     @property
     def margin_ci(self) -> tuple[float, float]:
-        """Confidence interval of the margin; the intervals of all margins hold with 95 %."""
+        """Lower and upper end of the simultaneous 95 % confidence interval of the margin."""
         half = self.judgement.margin_ci
         return self.margin - half, self.margin + half
 
     def __repr__(self) -> str:
-        """The measures on one line."""
+        """Performance and verdict on one line."""
         channels, workers = self.power.shape
         return f"Outcome({channels} channels of {workers} workers, {self.judgement!r})"
 
     def as_metrics(self) -> dict[str, Any]:
-        """The policy's entry in ``metrics.json``."""
+        """Entry of the policy in ``metrics.json``.
+
+        Returns:
+            Values by name, in SI units and nats.
+        """
         entry: dict[str, Any] = dict(self.judgement.as_metrics())
         return {**entry, "made_for": self.made_for} if self.made_for else entry
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Evaluation(Result, Mapping[str, Outcome]):
-    """Policies on the same test channels, by name.
+    """Result of :func:`evaluate`: a mapping of policy names to outcomes.
 
     Attributes:
         scenario: the cell, the radio and the problem.
-        outcomes: one per policy.
-        optimum: the optimum on these channels, if it was asked for.
-        channels: the entry ``channels`` of ``metrics.json``: where the channels come from.
-        origin: the same in words.
-        notes: sentences for the reader on the channels, without capital and full stop.
-        seed: of all random numbers.
+        outcomes: one :class:`Outcome` per policy.
+        optimum: optimum on the test channels, if requested.
+        channels: origin of the channels, as in ``metrics.json``.
+        origin: origin of the channels in words.
+        notes: remarks on the channels, without initial capital and full stop.
+        seed: seed of all random numbers.
+
+    >>> import feduplink as fu
+    >>> result = fu.evaluate(fu.Scenario(workers=2), ["max"], channels_per_split=50)
+    >>> list(result), result["max"].participation
+    (['max'], 1.0)
+    >>> list(result.to_dataframe().columns)
+    ['policy', 'worker', 'measure', 'value']
     """
 
     kind = "evaluation"
@@ -148,7 +161,7 @@ class Evaluation(Result, Mapping[str, Outcome]):
 
     @property
     def judgements(self) -> dict[str, Judgement]:
-        """The judgement of each policy."""
+        """Judgement of each policy."""
         return {name: outcome.judgement for name, outcome in self.items()}
 
     @property
@@ -157,7 +170,7 @@ class Evaluation(Result, Mapping[str, Outcome]):
         return {name: outcome.power for name, outcome in self.items()}
 
     def findings(self) -> list[str]:
-        """The best policies, the bound, and who loses or silences most."""
+        """Best policies, the bound, and policies with many lost models or silent workers."""
         from feduplink.problem import objective_unit
 
         judged, unit = self.judgements, objective_unit(self.scenario)
@@ -173,20 +186,24 @@ class Evaluation(Result, Mapping[str, Outcome]):
         return found
 
     def remarks(self) -> list[str]:
-        """The notes, and a sentence on each policy that was made for another scenario."""
+        """Remarks below the table.
+
+        Returns:
+            The notes, and a remark on each policy that was made for another scenario.
+        """
         from feduplink.policies.store import made_for_sentence
 
         made_for = {name: o.made_for for name, o in self.items() if o.made_for}
         return [*self.notes, *(made_for_sentence(name, d) for name, d in made_for.items())]
 
     def table(self) -> TextTable:
-        """A row per policy, and one for the optimum if there is one."""
+        """Table with a row per policy, and one for the optimum if it was requested."""
         from feduplink.reporting.comparison import comparison_table
 
         return comparison_table(self.judgements, self.scenario, self.optimum, self.remarks())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The objective of each policy; without ``ax``, participation and constraints beside it."""
+        """Plot the objectives; without ``ax`` also participation and constraints."""
         from feduplink.reporting.comparison import plot_comparison, plot_objectives
 
         if ax is not None:
@@ -196,10 +213,10 @@ class Evaluation(Result, Mapping[str, Outcome]):
         return axes
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Columns policy, worker, measure, value; the worker is None for a value of all.
+        """Rows with the columns policy, worker, measure and value.
 
-        Constrained measures are means over the channels of the verdict, all others over the test
-        channels.
+        ``worker`` is None for values of the whole policy. Constrained measures are means over the
+        channels of the verdict, all others over the test channels.
         """
         for name, outcome in self.items():
             judged = outcome.judgement
@@ -215,7 +232,7 @@ class Evaluation(Result, Mapping[str, Outcome]):
                     yield {"policy": name, "worker": worker, "measure": measure, "value": value}
 
     def metrics(self) -> dict[str, Any]:
-        """Scenario, policies, optimum and channels."""
+        """Scenario, policies, optimum, seed and channels."""
         return {
             "title": "Policies compared",
             "scenario": self.scenario.model_dump(mode="json"),
@@ -226,7 +243,7 @@ class Evaluation(Result, Mapping[str, Outcome]):
         }
 
     def figures(self) -> dict[str, StyledFigure]:
-        """Objective and constraints, and the distribution of the powers."""
+        """Comparison of objectives and constraints, and distribution of the powers."""
         from feduplink.reporting.comparison import plot_comparison, plot_powers
 
         return {
@@ -235,12 +252,12 @@ class Evaluation(Result, Mapping[str, Outcome]):
         }
 
 
-#: A policy is named as losing many models, or as silencing many workers, from this share on.
+#: Weighted PER, or share of silent worker-rounds, above which a policy appears in the findings.
 _NOTABLE_SHARE = 0.1
 
 
 def _best_policies(judged: Mapping[str, Judgement], unit: DisplayUnit) -> list[str]:
-    """The highest objectives of feasible policies, and the names of all others."""
+    """Sentences on the best feasible policies, and on those with another verdict."""
     by_verdict: dict[str, list[str]] = {}
     for name, row in judged.items():
         by_verdict.setdefault(str(row.verdict), []).append(name)
@@ -254,7 +271,7 @@ def _best_policies(judged: Mapping[str, Judgement], unit: DisplayUnit) -> list[s
 
 
 def _losses(judged: Mapping[str, Judgement]) -> list[str]:
-    """Policies under which many models are lost, or many workers do not transmit."""
+    """Sentences on policies with many lost models or many silent workers."""
     lossy = [
         f"{name} ({row.weighted_per:.0%})"
         for name, row in judged.items()
@@ -294,31 +311,43 @@ def evaluate(
 ) -> Evaluation:
     """Compare policies on test channels of a scenario, or on recorded channels.
 
-    Policies are tuned on the training channels and judged on the test channels. All policies see
-    the same CSI, with the noise of the scenario; the true channels decide.
+    Policies are tuned on the training channels and judged on the test channels. All policies
+    observe the same CSI, with the noise of the scenario, and are judged on the true channels.
 
-    Where channels are drawn and their number is not given, the constraints of a policy whose
-    verdict is inconclusive on the test channels are tested on further channels until it is
-    decided, or until ``Policy.max_verdict_channels`` (50,000) are used. Objective, weighted PER,
-    participation, powers and the optimum remain those of the 1000 test channels, so that they
-    compare.
+    If channels are drawn and ``channels_per_split`` is None, a policy with an inconclusive verdict
+    on the 1000 test channels is tested on further channels until the verdict is decided or
+    ``Policy.max_verdict_channels`` (50,000) are used. Objective, weighted PER, participation,
+    powers and optimum always refer to the test channels.
 
     Args:
         scenario: the cell, the radio and the problem.
-        policies: names, objects, functions ``f(csi, scenario)`` or directories of training runs;
-            by default those that are compared where none are named.
-        channels: recorded or drawn channels; an array (N, L, L) is reported on as a whole, and
-            policies are tuned on channels drawn from the scenario.
-        channels_per_split: number of channels to draw for each split, without ``channels``, and
-            of the verdicts; None: 1000, and as many as the verdicts take.
-        optimum: whether to find the optimum on the same test channels.
-        max_boxes: boxes after which the branch and bound of its proof stops.
-        budget_s: time limit of its proof, s; what is proved then depends on the machine.
-        seed: of channels, tuning and CSI noise.
-        device: where powers are computed.
-        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+        policies: names, :class:`feduplink.Policy` objects or classes, functions
+            ``f(csi, scenario)``, or directories of training runs; a single one, a sequence, or a
+            mapping of names. None: the default policies.
+        channels: recorded or drawn :class:`feduplink.Channels`, a file, or an array (N, L, L). All
+            channels of an array are test channels, and policies are tuned on drawn channels. None:
+            channels are drawn.
+        channels_per_split: number of channels in each split and for the verdicts; None: 1000, and
+            as many as the verdicts need.
+        optimum: also find the optimum on the test channels.
+        max_boxes: maximum number of boxes of its branch and bound; None: 2,000,000, or no limit
+            with ``budget_s``.
+        budget_s: time limit of its branch and bound, s; the bound then depends on the machine.
+        seed: seed of channels, tuning and CSI noise.
+        device: device for the computation of powers.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, see
             :func:`feduplink.make_channels`.
 
+    Returns:
+        Powers in W, performance and verdict of every policy, by name.
+
+    Raises:
+        InputError: if an argument is not accepted.
+
+    >>> import feduplink as fu
+    >>> result = fu.evaluate(fu.Scenario(workers=3), ["max"], channels_per_split=50)
+    >>> result["max"].participation
+    1.0
     """
     from feduplink.channels.channel_set import channels_for
     from feduplink.optimum import find_optimum
@@ -362,18 +391,20 @@ def judge_policies(
     recorded: bool = False,
     device: str | None = None,
 ) -> dict[str, Outcome]:
-    """Judge every policy on the channels (N, L, L); all see the same noisy CSI.
+    """Judge policies on the same channels, with the same realisation of the CSI noise.
 
     Args:
-        policies: by name.
-        csi: the true channels.
+        policies: policies by name.
+        csi: true channels H, (N, L, L), in 1/W.
         scenario: the cell and the radio.
-        problem: judges the powers; by default the problem of the scenario.
-        seed: of the CSI noise.
-        recorded: the channels are recorded, so that a policy made for another channel model is not
-            reported as such.
-        device: where powers are computed; by default where the channels are.
+        problem: objective and constraints; None: those of the scenario.
+        seed: seed of the CSI noise.
+        recorded: whether the channels are recorded; differences in the channel model are then not
+            reported in ``Outcome.made_for``.
+        device: device for the computation of powers; None: that of the channels.
 
+    Returns:
+        Outcomes by name.
     """
     from feduplink.judgement import judge
     from feduplink.link import Schedule, upload
@@ -402,21 +433,21 @@ def decide_verdicts(
     seed: int = 0,
     device: str | None = None,
 ) -> dict[str, Outcome]:
-    """Test the constraints on further channels where the test channels leave a verdict open.
+    """Continue the test of constraints with inconclusive verdicts on further channels.
 
-    The further channels are drawn in blocks of as many as there are test channels; all policies
-    see the same ones, with noise of their own.
+    Further channels are drawn in blocks of the number of test channels. All policies are tested on
+    the same channels, with independent CSI noise; see :class:`feduplink.judgement.SequentialTest`.
 
     Args:
-        outcomes: of the policies on the test channels, by name.
-        policies: by name.
-        channels: the test channels, drawn from a scenario.
+        outcomes: outcomes on the test channels, by name.
+        policies: policies by name.
+        channels: channels drawn from a scenario.
         scenario: the cell and the radio.
-        seed: of the further channels and the CSI noise.
-        device: where powers are computed; by default where the channels are.
+        seed: seed of the further channels and their CSI noise.
+        device: device for the computation of powers; None: that of the channels.
 
     Returns:
-        The outcomes with the verdicts and margins on all channels judged.
+        The outcomes with verdicts and margins from all channels used.
     """
     from feduplink.judgement import SequentialTest, planned_sizes
     from feduplink.policies import allocate_from_noisy_csi
@@ -456,15 +487,21 @@ def decide_verdicts(
 
 
 def warn_unreachable(unreachable: Any) -> None:
-    """Warn of every worker that cannot meet its thresholds on any channel."""
+    """Warn of every worker that cannot satisfy its constraints even without interference."""
     for entry in unreachable:
         warnings.warn(f"thresholds: {entry}", stacklevel=3)
 
 
 def optimum_entries(optimum: Optimum, judgements: Mapping[str, Judgement]) -> dict[str, Any]:
-    """The entries ``optimum`` and ``below_optimum`` of ``metrics.json``.
+    """Entries ``optimum`` and ``below_optimum`` of ``metrics.json``.
 
-    The latter is null for a policy that violates a constraint on these channels.
+    Args:
+        optimum: optimum on the test channels.
+        judgements: judgements of policies on these channels, by name.
+
+    Returns:
+        The entries. ``below_optimum`` is the optimality gap of each policy, None for a policy that
+        violates a constraint on these channels.
     """
     return {
         "optimum": optimum.as_metrics(),

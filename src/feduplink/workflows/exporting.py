@@ -1,8 +1,4 @@
-"""Export a policy to an ONNX file.
-
->>> import feduplink as fu
->>> fu.export_policy(fu.Scenario(workers=4), "runs/train", out="runs/export")  # doctest: +SKIP
-"""
+"""Export of a policy to an ONNX file."""
 
 from __future__ import annotations
 
@@ -48,17 +44,28 @@ def export_policy(
     """Write a policy as an ONNX file, checked against PyTorch.
 
     Args:
-        scenario: cell, radio and problem.
+        scenario: the cell, the radio and the problem.
         policy: policy with a network, as for :func:`feduplink.make_policy`.
         out: directory for ``policy.onnx`` and ``metrics.json``.
-        channels: channels on whose training split a policy is tuned; None: drawn ones.
-        channels_per_split: number of drawn channels of a split.
+        channels: channels whose training split is used to tune the policy; None: drawn ones.
+        channels_per_split: number of drawn channels in each split.
         seed: seed of all random numbers.
-        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, see
             :func:`feduplink.make_channels`.
 
     Returns:
-        The file, and its largest differences to PyTorch.
+        The file, and the largest differences to the powers computed by PyTorch, relative to Pmax.
+
+    Raises:
+        InputError: if an argument is not accepted, or the policy cannot be exported.
+
+    >>> import tempfile
+    >>> import feduplink as fu
+    >>> scenario = fu.Scenario(workers=2)
+    >>> policy = fu.PerceptronPolicy.initialised(scenario)
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     fu.export_policy(scenario, policy, out=out, channels_per_split=10).file.name
+    'policy.onnx'
     """
     from feduplink.channels.channel_set import channels_for
     from feduplink.export import export_onnx

@@ -1,4 +1,4 @@
-"""Federated learning over the uplink: compare policies by error, time and energy."""
+"""Federated learning over the uplink: comparison of policies by error, time and energy."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from feduplink.reporting.style import StyledFigure
 
 CHECKPOINT_FILE = "federated.safetensors"
-#: The default target is the smallest final error times this.
+#: Default target error divided by the smallest final error.
 _TARGET_FACTOR = 1.2
-#: Quantities to plot an error against, and their names in the history.
+#: Quantities on the horizontal axis of :meth:`FederatedComparison.plot`, with their history fields.
 _COSTS: dict[str, Any] = {"rounds": "rounds", "seconds": "airtime_s", "joules": "energy_j"}
 
 Delivery = Annotated[
     "float | Sequence[float]",
     Field(
-        description="Share of the rounds in which the model of every worker has to arrive with "
-        "schedule and learned-schedule; one value or one per worker; 1: everyone in every round"
+        description="Required delivery rate of every worker with schedule and learned-schedule: "
+        "share of the rounds in which its model arrives; one value or one per worker"
     ),
     CommandLine(
         metavar="D[,D...]", type=tuple[Annotated[float, Field(gt=0, le=1)], ...], default="1"
@@ -58,20 +58,25 @@ Delivery = Annotated[
 ]
 
 
-#: A worker whose model arrives in fewer of the rounds is reported.
-_HEARD = 0.5
+#: Delivery rate of a worker below which a policy appears in the findings.
+_MIN_DELIVERY_RATE = 0.5
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
-    """The histories of all policies in a federation, by name.
+    """Result of :func:`federate`: a mapping of policy names to their histories.
 
     Attributes:
         history: errors, arrivals, time and energy of every round.
         scenario: the cell, the radio and the problem.
-        target: the error that time and energy are counted to.
-        settings: further entries of ``metrics.json``, as they were given.
-        notes: sentences for the reader, without capital and full stop.
+        target: error up to which the cost (rounds, time, energy) is measured.
+        settings: settings of the federation, further entries of ``metrics.json``.
+        notes: remarks for the reader, without initial capital and full stop.
+
+    >>> import feduplink as fu
+    >>> compared = fu.federate(fu.Scenario(workers=2), "digits", ["max"], rounds=1)
+    >>> list(compared), len(compared["max"][0].error)
+    (['max'], 1)
     """
 
     kind = "federation"
@@ -96,11 +101,11 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
         return len(self.history.policies)
 
     def table(self) -> TextTable:
-        """A row per policy: final error, arrivals, time and energy, and the cost to the target."""
+        """Row per policy: final error, arrivals, time, energy, and the cost to the target."""
         return replace(self.history.table(self.target), notes=self.notes)
 
     def findings(self) -> list[str]:
-        """Who reaches the target fastest and with least energy, who does not, and who is heard."""
+        """Policies with the lowest time and energy to the target, failures, and delivery rates."""
         history, found = self.history, []
         costs: dict[str, tuple[Cost, str]] = {
             "time": ("airtime_s", "s"),
@@ -127,11 +132,13 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
         if late:
             found.append(f"Not reached in half of the runs or more: {', '.join(late)}.")
         least = {n: min(self[n].delivered) for n in self if any(run.arrived for run in self[n])}
-        neglected = [f"{name} {share:.0%}" for name, share in least.items() if share < _HEARD]
+        neglected = [
+            f"{name} {share:.0%}" for name, share in least.items() if share < _MIN_DELIVERY_RATE
+        ]
         if neglected:
             found.append(
-                "Share of the rounds in which the model of the worker that is heard least arrives: "
-                f"{', '.join(neglected)}; at least {_HEARD:.0%} with the others."
+                f"Lowest delivery rate of a worker: {', '.join(neglected)}; at least "
+                f"{_MIN_DELIVERY_RATE:.0%} with the others."
             )
         return found
 
@@ -142,19 +149,31 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
         *,
         against: Literal["rounds", "seconds", "joules"] = "rounds",
     ) -> Axes:
-        """Draw the error of the global model against rounds, seconds or joules."""
+        """Plot the error of the global model.
+
+        Args:
+            quantity: ``error``.
+            ax: matplotlib axes to draw in; None: a new figure.
+            against: horizontal axis: ``rounds``, ``seconds`` of airtime or ``joules``.
+
+        Returns:
+            The axes.
+
+        Raises:
+            InputError: if a quantity is unknown.
+        """
         from feduplink.reporting.federated import plot_error
 
         if quantity != "error" or against not in _COSTS:
             raise InputError(
-                f"plot: {quantity} against {against}; accepted: error against rounds, seconds or "
-                "joules."
+                f"plot: {quantity} against {against} is not available; accepted: error against "
+                "rounds, seconds or joules."
             )
         axes: Axes = plot_error(self.history, _COSTS[against], ax)
         return axes
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Columns policy, run, round, and one per quantity."""
+        """Rows with the columns policy, run, round, and one per quantity."""
         for name, runs in self.history.policies.items():
             for number, run in enumerate(runs):
                 columns = run.to_json()
@@ -163,7 +182,7 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
                     yield row | {key: values[index] for key, values in columns.items()}
 
     def metrics(self) -> dict[str, Any]:
-        """The settings, and per policy and run one value per round."""
+        """Settings, median costs to the target, and the values of every round."""
         history = self.history
         kept = ", positions kept" if self.scenario.geometry == "kept" else ""
         return {
@@ -237,29 +256,29 @@ def federate(
     aggregation: Annotated[
         Any,
         Field(
-            description="Average of the server: unbiased weighs by 1/PSR, published has the faults "
-            "of the authors' code and only serves to show them"
+            description="Aggregation of the models: unbiased weights them by 1/PSR; published "
+            "reproduces the errors of the authors' code"
         ),
         AGGREGATIONS,
         CommandLine("NAME", type=str),
     ] = "exact",
     deadline: Annotated[
         float | None,
-        Field(gt=0, description="Longest round, in seconds; what is not sent by then is lost"),
+        Field(gt=0, description="End of a round, in seconds; incomplete uploads are lost"),
         CommandLine("S"),
     ] = None,
     packet_success: Annotated[
         ArrivalRule,
         Field(
-            description="SINR that decides whether an upload arrives: with all senders active, or "
-            "of every phase, weighted by the bits sent in it"
+            description="SINR that determines whether an upload arrives: the SINR with all workers "
+            "active, or a mean over the phases weighted by the bits sent"
         ),
     ] = "worst-phase",
     present: Annotated[
         Tensor | str | None,
         Field(
-            description="Workers that leave and join: from a round on those listed, both counted "
-            "from 0, as in '20:0,1,2;60:0,1,2,3'"
+            description="Workers in the federation from given rounds on, such as "
+            "'20:0,1,2;60:0,1,2,3'; rounds and workers are numbered from 0"
         ),
         CommandLine("ROUND:WORKERS[;...]", type=str | None, default="all workers, always"),
     ] = None,
@@ -267,22 +286,22 @@ def federate(
         float,
         Field(
             ge=0,
-            description="Seconds that one joule is worth to tdma, ofdma, fixed-power and schedule, "
-            "which choose their powers by it; 0: as fast as possible",
+            description="Price of energy kappa, in seconds per joule, for tdma, ofdma, fixed-power "
+            "and schedule, which minimise time + kappa * energy; 0: minimum time",
         ),
         CommandLine("S/J"),
     ] = 0.0,
     delivery: Delivery = (1.0,),
     target: Annotated[
         float | None,
-        Field(gt=0, description="Error that time and energy are counted to"),
+        Field(gt=0, description="Error up to which rounds, time and energy are measured"),
         CommandLine("ERROR", default="the smallest final error plus 20 %"),
     ] = None,
     resample_channels: Annotated[
         bool,
         Field(
-            description="Draw the channels of the rounds from the test channels with replacement, "
-            "for more rounds than there are channels"
+            description="Draw the channels of the rounds from the recorded test channels with "
+            "replacement, which allows more rounds than channels"
         ),
     ] = False,
     engine: Annotated[
@@ -302,37 +321,52 @@ def federate(
 ) -> FederatedComparison:
     """Train a federated model over the uplink; compare policies by error, time and energy.
 
-    Policies share the data, the first weights, the minibatches, the channels and the random numbers
-    that decide arrivals of each run.
+    In each run all policies share the data, the initial weights, the minibatches, the channels and
+    the random numbers that determine arrivals.
 
     Args:
         scenario: the cell, the radio and the problem.
-        task: a registered name, ``package.module:function`` or a :class:`feduplink.Task`.
-        policies: names, objects, functions ``f(csi, scenario)`` or directories of training runs.
-        channels: recorded channels: policies are tuned on the training split, and the test
-            channels are those of the rounds, in their order, run after run.
-        runs: independent repetitions, each with its own data, weights, channels and arrivals.
-        rounds: of every run; by default those of the task.
-        partition: distribution of the data over the workers.
-        aggregation: a registered name, ``package.module:Class`` or an object.
-        deadline: longest round, s.
-        packet_success: the SINR that decides whether an upload arrives.
-        present: workers in the federation by round, (rounds, L) bool, or text.
-        kappa: κ, s/J.
-        delivery: d, share of the rounds, one value or one per worker.
-        target: error that time and energy are counted to.
+        task: registered name, ``package.module:function``, or a :class:`feduplink.Task`.
+        policies: names, :class:`feduplink.Policy` objects or classes, functions
+            ``f(csi, scenario)``, or directories of training runs. None: the default policies and
+            those that transmit in schedules.
+        channels: recorded channels. Policies are tuned on the training split; the test channels are
+            those of the rounds, in their order. None: channels are drawn.
+        runs: number of independent repetitions, with different data, weights, channels and
+            arrivals.
+        rounds: number of rounds of every run; None: that of the task.
+        partition: distribution of the data over the workers; None: that of the task.
+        aggregation: registered name, ``package.module:Class``, or an object.
+        deadline: end of every round, s, at which incomplete uploads are lost; None: none.
+        packet_success: arrival rule, see :mod:`feduplink.link.arrivals`.
+        present: workers in the federation by round, (rounds, L) bool, or text such as
+            ``20:0,1,2``; None: all workers in all rounds.
+        kappa: price of energy κ of schedules, s/J.
+        delivery: required delivery rate d of ``schedule`` and ``learned-schedule``, in (0, 1]; one
+            value or one per worker.
+        target: error up to which the cost is measured; None: 1.2 times the smallest final error.
         resample_channels: draw the channels of the rounds with replacement.
-        engine: ``local`` or ``flower``.
-        data: directory of the data sets.
-        checkpoint_every: rounds between checkpoints.
-        out: directory for result and checkpoint; without it none is written.
+        engine: ``local`` (this process) or ``flower`` (Flower's simulation runtime).
+        data: directory of the data sets; None: that of ``FEDUPLINK_DATA``.
+        checkpoint_every: number of rounds between checkpoints.
+        out: directory for the result and checkpoints; None: nothing is written.
         resume: continue from the checkpoint in ``out``.
         imports: modules that Flower's processes import first.
-        seed: of all random numbers.
-        device: where workers are trained.
-        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+        seed: seed of all random numbers.
+        device: device for the local training.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, see
             :func:`feduplink.make_channels`.
 
+    Returns:
+        Histories of all policies: error, arrivals, time (s) and energy (J) of every round.
+
+    Raises:
+        InputError: if an argument is not accepted.
+
+    >>> import feduplink as fu
+    >>> compared = fu.federate(fu.Scenario(workers=2), "digits", ["max"], rounds=1)
+    >>> compared["max"][0].arrivals
+    (2,)
     """
     from feduplink import federated
     from feduplink.channels import Channels, resample_csi
@@ -367,7 +401,7 @@ def federate(
             scenario, channels, 0, seed=seed, has_data_sizes=True, **reading
         )
     if isinstance(task, str):
-        TASKS.find(task)  # so that an unknown name is refused before channels are drawn
+        TASKS.find(task)  # raises for an unknown name before channels are drawn
     if recording is not None and len(recording.rows["training"]):
         tuned_on = recording
     else:
@@ -468,7 +502,17 @@ def task_of(
     data: Path | None = None,
     **_further: Any,
 ) -> Task:
-    """The task of a federation, for the workers of its scenario."""
+    """Load the task of a federation.
+
+    Args:
+        scenario: its number of workers.
+        task: registered name, ``package.module:function``, or a :class:`feduplink.Task`.
+        partition: distribution of the data over the workers; None: that of the task.
+        data: directory of the data sets; None: that of ``FEDUPLINK_DATA``.
+
+    Returns:
+        The task. Further keyword arguments of :func:`federate` are ignored.
+    """
     from feduplink.federated import Task, load_task
 
     if isinstance(task, Task):
@@ -477,24 +521,28 @@ def task_of(
 
 
 def _check_flower_options(**options: tuple[Any, Any]) -> None:
-    """Refuse options that the Flower engine does not have, given with their only accepted value."""
+    """Raise for options that the Flower engine does not support.
+
+    Args:
+        options: value given and only value accepted, by name of the option.
+    """
     for name, (value, accepted) in options.items():
         if value != accepted:
             raise InputError(
                 f"{name.replace('_', '-')}: not available with --engine flower; accepted: "
                 f"{accepted}, or --engine local."
             )
-    import_extra("feduplink.flower", "flower")  # before anything takes long
+    import_extra("feduplink.flower", "flower")  # raises before channels and data are loaded
 
 
 def default_target(history: FederatedHistory) -> float:
-    """The error that costs are counted to by default; 0 if every model diverged."""
+    """Default target error: 1.2 times the smallest final error; 0 if every model diverged."""
     errors = (history.final_error(name) for name in history.policies)
     return _TARGET_FACTOR * min((error for error in errors if math.isfinite(error)), default=0.0)
 
 
 def delivery_of(delivery: float | Sequence[float], scenario: Scenario) -> float | tuple[float, ...]:
-    """The delivery rates d: one for all workers, or one per worker."""
+    """Delivery rates d: a number for all workers, or a tuple with one per worker."""
     rates = (delivery,) if isinstance(delivery, int | float) else tuple(delivery)
     if len(rates) not in (1, scenario.workers):
         raise InputError(

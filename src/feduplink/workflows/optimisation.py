@@ -1,10 +1,4 @@
-"""Find the optimum of a problem on a set of channels, with a certified upper bound.
-
->>> import feduplink as fu
->>> best = fu.find_optimum(fu.Scenario(workers=3), channels_per_split=10)
->>> best.objective <= best.upper_bound
-True
-"""
+"""Optimum of a problem on a set of channels, with a certified upper bound."""
 
 from __future__ import annotations
 
@@ -51,25 +45,31 @@ if TYPE_CHECKING:
     from feduplink.proofs import Proof
     from feduplink.reporting.style import StyledFigure
 
-#: Fewest channels for a statement on their distribution: their spread has to be known.
-_FEWEST_CHANNELS = 2
+#: Minimum number of channels for a bound on the distribution, which needs a sample variance.
+_MIN_BOUND_CHANNELS = 2
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class OptimumResult(Result):
-    """The best powers found on a set of channels, and the bound on every policy of their class.
+    """Result of :func:`find_optimum`: best powers found and a certified upper bound.
 
-    The class: policies that set one power per worker and round, with the SINR of all senders.
+    The bound holds for policies that set one power per worker and round, with arrivals determined
+    by the SINR with all workers active.
 
     Attributes:
         optimum: powers, multipliers and certificate.
-        outcome: the policy ``dual`` at the optimum's multipliers, on the same channels.
-        distribution: the bound on all channels of the distribution, if it was asked for.
-        channels: the entry ``channels`` of ``metrics.json``.
-        origin: where the channels come from, in words.
-        notes: sentences for the reader, without capital and full stop.
-        rows: positions of the channels in their recording, (N,); None for drawn channels.
-        seed: of all random numbers.
+        outcome: performance of the policy ``dual`` at the optimal multipliers, on these channels.
+        distribution: bound for the distribution of the channels, if requested.
+        channels: origin of the channels, as in ``metrics.json``.
+        origin: origin of the channels in words.
+        notes: remarks for the reader, without initial capital and full stop.
+        rows: indices of the channels in their recording, (N,); None for drawn channels.
+        seed: seed of all random numbers.
+
+    >>> import feduplink as fu
+    >>> best = fu.find_optimum(fu.Scenario(workers=2), channels_per_split=5)
+    >>> best.power.shape, best.objective <= best.upper_bound
+    (torch.Size([5, 2]), True)
     """
 
     kind = "optimum"
@@ -93,31 +93,41 @@ class OptimumResult(Result):
 
     @property
     def power(self) -> Tensor:
-        """The best powers found, (N, L), W."""
+        """Best powers found, (N, L), W."""
         return self.optimum.power
 
     @property
     def objective(self) -> float:
-        """The objective at these powers."""
+        """Objective at the best powers found."""
         return self.optimum.objective
 
     @property
     def upper_bound(self) -> float:
-        """No policy of the class that meets the constraints has a larger objective."""
+        """Certified upper bound on the objective of every policy that satisfies the constraints."""
         return self.optimum.upper_bound
 
     @property
     def gap(self) -> float:
-        """upper_bound − objective."""
+        """Optimality gap, upper bound − objective."""
         return self.optimum.gap
 
     @property
     def policy(self) -> DualPolicy:
-        """The policy ``dual`` at the optimum's multipliers."""
+        """Policy ``dual`` at the optimal multipliers."""
         return dual_policy(self.optimum)
 
     def write_proof(self, path: str | Path) -> Path:
-        """Write the proof of the bound with its channels, for ``check_proof``."""
+        """Write the proof of the bound, including the channels, for :func:`check_proof`.
+
+        Args:
+            path: file to write (HDF5).
+
+        Returns:
+            Path of the file.
+
+        Raises:
+            InputError: if the bound cannot be stated in the format of proofs.
+        """
         from feduplink.optimum.proof_export import export_proof
         from feduplink.proofs import write_proof
 
@@ -125,7 +135,7 @@ class OptimumResult(Result):
         return Path(path)
 
     def table(self) -> TextTable:
-        """The policy ``dual`` and the optimum."""
+        """Table with a row for the policy ``dual`` and one for the optimum."""
         from feduplink.problem import objective_unit
         from feduplink.reporting.comparison import comparison_table
 
@@ -137,7 +147,7 @@ class OptimumResult(Result):
         return comparison_table(judgements, self.scenario, self.optimum, notes)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Primal and dual value over the evaluations of the dual function."""
+        """Plot the primal and the dual value against the evaluations of the dual function."""
         from feduplink.reporting.optimum import plot_duality, plot_values
 
         if ax is None:
@@ -147,13 +157,13 @@ class OptimumResult(Result):
         return ax
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Columns channel, worker, power_w."""
+        """Rows with the columns channel, worker and power_w."""
         for channel, powers in enumerate(self.power.tolist()):
             for worker, power in enumerate(powers, 1):
                 yield {"channel": channel, "worker": worker, "power_w": power}
 
     def metrics(self) -> dict[str, Any]:
-        """Scenario, optimum, the policy ``dual``, and the bound on the distribution."""
+        """Scenario, optimum, the policy ``dual`` and the bound for the distribution."""
         return {
             "title": "The optimum, with proof",
             "scenario": self.scenario.model_dump(mode="json"),
@@ -165,7 +175,7 @@ class OptimumResult(Result):
         }
 
     def write_files(self, directory: Path) -> None:
-        """The table, powers and bounds of every channel, and the policy ``dual``."""
+        """Write the table, the powers and bounds of every channel, and the policy ``dual``."""
         from feduplink.policies import save_policy
 
         super().write_files(directory)
@@ -173,13 +183,13 @@ class OptimumResult(Result):
         save_policy(self.policy, directory)
 
     def figures(self) -> dict[str, StyledFigure]:
-        """Primal and dual value, and the violation of the constraints."""
+        """Primal and dual value, and violation of the constraints."""
         from feduplink.reporting.optimum import plot_duality
 
         return {"duality": plot_duality(self.optimum)}
 
     def _write_allocations(self, path: Path) -> None:
-        """Write the powers, the value and the bound of every channel as HDF5."""
+        """Write the powers, the objective and the bound of every channel to an HDF5 file."""
         from feduplink.storage.hdf5 import writing_hdf5
 
         arrays = {
@@ -208,7 +218,11 @@ class OptimumResult(Result):
             file.attrs["scenario"] = self.scenario.to_yaml()
 
     def channel_objective(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Σ_i ω_i f_i at the best powers found in every channel, (N,)."""
+        """Objective of each channel at the best powers found.
+
+        Returns:
+            Σ_i ω_i f_i, (N,) float64.
+        """
         from feduplink import link
 
         problem, power = self.optimum.problem, self.power
@@ -233,8 +247,8 @@ def find_optimum(
         Field(
             gt=0,
             lt=1,
-            description="Also bound every policy on all channels of the distribution, with this "
-            "probability, for instance 0.95; takes another time limit",
+            description="Also compute a bound for the distribution of the channels, with this "
+            "confidence, such as 0.95; up to another --max-boxes and --budget-s",
         ),
     ] = None,
     certificate: Annotated[
@@ -243,30 +257,47 @@ def find_optimum(
         CommandLine(metavar="FILE"),
     ] = None,
     whole_file: Annotated[
-        bool, Field(description="Find the optimum of all recorded channels, not of a third")
+        bool,
+        Field(description="Use all recorded channels instead of the test channels, a third"),
     ] = False,
     seed: Seed = 0,
     device: Device = "cpu",
     **reading: Reading,
 ) -> OptimumResult:
-    """Find the optimum on test or recorded channels, with a proved upper bound.
+    """Find the optimum on test or recorded channels, with a certified upper bound.
+
+    The problem is to maximise g(E[f]) subject to E[c] ≥ c0 over powers in [0, Pmax], one per worker
+    and channel, where expectations are means over the channels. The dual problem is solved and
+    primal powers are recovered; branch and bound certifies the upper bound.
 
     Args:
         scenario: the cell, the radio and the problem.
-        channels: recorded or drawn channels, whose test split is solved; an array (N, L, L) is
-            solved as a whole.
-        channels_per_split: number of channels to draw, without ``channels``.
-        gap: the proof ends when upper bound − objective is at most this.
-        max_boxes: boxes after which the branch and bound of the proof stops.
-        budget_s: time limit of the proof, s; what is proved then depends on the machine.
-        confidence: of a bound on the distribution of the channels.
-        certificate: file for the proof.
-        whole_file: solve all recorded channels.
-        seed: of drawn channels.
-        device: where the search runs.
-        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+        channels: recorded or drawn :class:`feduplink.Channels`, a file, or an array (N, L, L). The
+            test split is used, of an array all channels. None: channels are drawn.
+        channels_per_split: number of channels to draw for each split.
+        gap: gap between upper bound and objective at which branch and bound stops.
+        max_boxes: maximum number of boxes of the branch and bound; None: 2,000,000, or no limit
+            with ``budget_s``.
+        budget_s: time limit of the branch and bound, s; the bound then depends on the machine.
+        confidence: confidence of an additional bound for the distribution of the channels; None:
+            none.
+        certificate: file for the proof of the bound (HDF5); None: none.
+        whole_file: use all recorded channels instead of the test split.
+        seed: seed of drawn channels.
+        device: device of the search.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, see
             :func:`feduplink.make_channels`.
 
+    Returns:
+        Powers in W, objective, upper bound and multipliers.
+
+    Raises:
+        InputError: if an argument is not accepted, or the problem has no bound.
+
+    >>> import feduplink as fu
+    >>> best = fu.find_optimum(fu.Scenario(workers=2), channels_per_split=5)
+    >>> best.objective <= best.upper_bound
+    True
     """
     import torch
 
@@ -282,10 +313,10 @@ def find_optimum(
         scenario, channels, channels_per_split, seed=seed, split=split, **reading
     )
     csi = data.csi if whole_file else data.test
-    if confidence is not None and len(data.test) < _FEWEST_CHANNELS:
+    if confidence is not None and len(data.test) < _MIN_BOUND_CHANNELS:
         raise InputError(
-            f"confidence: {len(data.test)} test channels say nothing about a distribution; "
-            f"accepted: {_FEWEST_CHANNELS} or more."
+            f"confidence: {len(data.test)} test channels are too few for a bound on the "
+            f"distribution; accepted: {_MIN_BOUND_CHANNELS} or more."
         )
     if certificate is not None:
         if certificate.is_dir():
@@ -305,7 +336,7 @@ def find_optimum(
     outcomes = judge_policies(policy, csi, scenario, seed=seed, recorded=data.recorded)
     bound = None
     if confidence is not None:
-        # Multipliers from the training channels, the bound from the test channels.
+        # The bound holds only if the multipliers are independent of the test channels.
         bound = search.distribution_bound(
             scenario,
             data.test,
@@ -332,7 +363,7 @@ def find_optimum(
 
 
 def dual_policy(optimum: Optimum) -> DualPolicy:
-    """The policy ``dual`` at the multipliers of an optimum."""
+    """Policy ``dual`` at the multipliers of an optimum."""
     from feduplink.lagrangian import DualPoint
     from feduplink.policies import DualPolicy
 
@@ -342,13 +373,24 @@ def dual_policy(optimum: Optimum) -> DualPolicy:
 
 @dataclass(frozen=True)
 class ProofCheck:
-    """The outcome of checking a proof.
+    """Result of :func:`check_proof`.
 
     Attributes:
-        proof: the statement and the branching tree.
-        failure: the first step that does not hold, in a sentence; None if all hold.
-        channels, boxes, leaves: their numbers.
-        seconds: time of the check.
+        proof: statement and branching tree.
+        failure: description of the first step that does not hold; None if the proof is valid.
+        channels: number of channels.
+        boxes: number of boxes in the branching tree.
+        leaves: number of leaves of the branching tree.
+        seconds: duration of the check, s.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import feduplink as fu
+    >>> best = fu.find_optimum(fu.Scenario(workers=2), channels_per_split=5)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     checked = fu.check_proof(best.write_proof(Path(directory, "proof.h5")))
+    >>> checked.valid, checked.channels
+    (True, 5)
     """
 
     proof: Proof
@@ -364,7 +406,7 @@ class ProofCheck:
         return self.failure is None
 
     def __str__(self) -> str:
-        """The statement with its numbers, or where the proof fails."""
+        """Statement with sizes and bounds, or the step that fails."""
         if self.failure is not None:
             return f"{self.failure}."
         statement = self.proof.statement
@@ -379,13 +421,13 @@ class ProofCheck:
 
     @property
     def conclusion(self) -> str:
-        """The statement that the proof holds for, in a sentence."""
+        """Proved statement, in a sentence."""
         violation = self.proof.statement.violation
-        missed = f"violate no constraint by more than {violation:.2g} of its threshold"
-        met = "meet the constraints" if violation == 0 else missed
+        approximately = f"violate no constraint by more than {violation:.2g} of its threshold"
+        feasible = "satisfy the constraints" if violation == 0 else approximately
         return (
-            f"proof holds: the powers in it {met} and reach the objective, and no policy that "
-            "meets the constraints on these channels exceeds the bound"
+            f"proof holds: the powers in it {feasible} and attain the objective, and no policy "
+            "that satisfies the constraints on these channels exceeds the bound"
         )
 
 
@@ -400,8 +442,8 @@ def check_proof(
     channels: Annotated[
         str | Path | None,
         Field(
-            description="Also check that the proof is about these recorded channels, bit for bit; "
-            "without it, it holds for the channels in it, whose checksum is shown"
+            description="Also check that the channels in the proof equal these recorded channels "
+            "bit for bit; without it only their checksum is shown"
         ),
         CommandLine(metavar="FILE[:KEY]", type=str | None),
     ] = None,
@@ -412,7 +454,30 @@ def check_proof(
     ] = 2,
     **reading: Reading,
 ) -> ProofCheck:
-    """Check a proof of optimality with code that is separate from the search."""
+    """Check a proof of optimality with code that is separate from the search.
+
+    Args:
+        proof: file that :meth:`OptimumResult.write_proof` or ``feduplink optimum --certificate``
+            wrote.
+        channels: recorded channels that must equal those in the proof; None: no comparison.
+        processes: number of processes; channels are checked in parallel.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of the recorded channels, see
+            :func:`feduplink.make_channels`.
+
+    Returns:
+        Whether the proof is valid, and its statement.
+
+    Raises:
+        InputError: if a file cannot be read, or the recorded channels differ.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import feduplink as fu
+    >>> best = fu.find_optimum(fu.Scenario(workers=2), channels_per_split=5)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     fu.check_proof(best.write_proof(Path(directory, "proof.h5"))).valid
+    True
+    """
     from feduplink.channels import read_channels
     from feduplink.proofs import read_proof
     from feduplink.proofs.format import check_recording
@@ -433,7 +498,7 @@ def check_proof(
 
 
 def _problem_line(proof: Proof) -> str:
-    """The problem of a proof on one line."""
+    """Problem of a proof on one line."""
     problem = proof.problem
     limits = [
         f"{name} ≥ {_range(row[active])}"
@@ -449,5 +514,6 @@ def _problem_line(proof: Proof) -> str:
 
 
 def _range(values: NDArray[np.float64]) -> str:
+    """Smallest and largest value, or the value if all are equal."""
     low, high = float(values.min()), float(values.max())
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -1,8 +1,8 @@
-"""The options of a workflow, declared once in the signature of its function.
+"""Options of workflows, declared in the signatures of their functions.
 
-A parameter annotated with ``Annotated[type, Field(description=..., ge=...)]`` is an option. Its
-default, its range and its description are those of the command line, of ``--config`` files, of
-sweeps and of calls from Python. Nothing here imports PyTorch.
+A parameter annotated with ``Annotated[type, Field(description=..., ge=...)]`` is an option. The
+command line, ``--config`` files, sweeps and calls from Python share its default, range and
+description. Importing this module does not import PyTorch.
 
 >>> @workflow
 ... def draw(scenario, *, count: Annotated[int, Field(ge=1, description="Channels")] = 100):
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from feduplink.channels import Channels
     from feduplink.policies import Policy
 
-    #: A policy, its class, a function f(csi, scenario), a name, or the directory of a run.
+    #: A policy, a policy class, a function f(csi, scenario), a name, or the directory of a run.
     PolicyLike: TypeAlias = Policy | type[Policy] | Callable[..., Any] | str | os.PathLike[str]
-    #: Split channels, an array to report on, or a recorded file.
+    #: A set of channels, an array (N, L, L), or a file of recorded channels.
     ChannelsLike: TypeAlias = Channels | Tensor | ArrayLike | str | os.PathLike[str]
 else:
     PolicyLike = ChannelsLike = Any
@@ -66,15 +66,16 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class CommandLine:
-    """The form of an option on the command line.
+    """Form of an option on the command line.
 
     Attributes:
-        metavar: the word for its value in ``--help``; by default from its type.
-        positional: it has no dashes; a list takes all words that are not options.
-        nargs: argparse's number of words per use of the option.
-        repeated: it may be given several times, and collects the values.
-        type: the type of the text that is given, where Python takes objects too; pydantic's.
-        default: the value in words, where that is not the default of the signature.
+        metavar: placeholder of the value in ``--help``; None: derived from the type.
+        positional: whether it is a positional argument; a list takes all positional arguments.
+        nargs: number of words per use of the option, as for argparse.
+        repeated: whether the option may be repeated to collect several values.
+        type: type for the validation of text, if Python also accepts objects; None: the annotated
+            type.
+        default: description of the default, if it differs from that of the signature.
     """
 
     metavar: str | tuple[str, ...] | None = None
@@ -87,7 +88,11 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class FieldsOf:
-    """Marks ``**keywords`` that are fields of these models, by the title of the group."""
+    """Annotation of ``**keywords`` that are fields of models.
+
+    Attributes:
+        models: models by the title of their group of options.
+    """
 
     models: Mapping[str, type[BaseModel]]
 
@@ -102,14 +107,14 @@ ChannelsPerSplit = Annotated[
     Field(ge=1, le=10**7, description="Channels for each of training, validation and test"),
     CommandLine(metavar="N"),
 ]
-#: As ``ChannelsPerSplit``, where verdicts may rest on further channels.
+#: As ``ChannelsPerSplit``, for workflows that draw further channels for verdicts.
 TestChannelsPerSplit = Annotated[
     int | None,
     Field(
         ge=1,
         le=10**7,
-        description="Channels for each of training, validation and test. A given number is also "
-        "that of the verdicts",
+        description="Channels for each of training, validation and test. If given, verdicts use "
+        "this number too",
     ),
     CommandLine(
         metavar="N",
@@ -121,8 +126,8 @@ ChannelsOption = Annotated[
     ChannelsLike | None,
     Field(
         description="Recorded channels instead of drawn ones, for the workers of the file: HDF5, "
-        "NPZ, NPY or MAT, with the name of an array where the file has several. They are split in "
-        "turn into training, validation and test"
+        "NPZ, NPY or MAT, with the name of the array if the file has several. They are assigned in "
+        "turn to training, validation and test"
     ),
     CommandLine(metavar="FILE[:KEY]", type=str | None),
 ]
@@ -130,13 +135,13 @@ ChannelsOption = Annotated[
 POLICY_NAMES = CommandLine(
     metavar="NAME[,NAME...]",
     type=tuple[str, ...] | None,
-    default=f"{', '.join(COMPARED)} and those of yours that are compared by default",
+    default=f"{', '.join(COMPARED)} and user-defined policies with by_default",
 )
 PoliciesOption = Annotated[
     Sequence[PolicyLike] | Mapping[str, PolicyLike] | PolicyLike | None,
     Field(
-        description="Policies to compare: names, package.module:Object of your own, or directories "
-        "of training runs"
+        description="Policies to compare: names, package.module:Object, or directories of training "
+        "runs"
     ),
     POLICIES,
     POLICY_NAMES,
@@ -146,7 +151,7 @@ MaxBoxes = Annotated[
     int | None,
     Field(
         ge=1,
-        description="Number of boxes after which the branch and bound of the proof stops",
+        description="Maximum number of boxes of the branch and bound of the upper bound",
     ),
     CommandLine(metavar="N", default="2000000, or no limit with a time limit"),
 ]
@@ -154,7 +159,8 @@ BudgetS = Annotated[
     float | None,
     Field(
         ge=0,
-        description="Time limit of the proof, in seconds; its bound then depends on the machine",
+        description="Time limit of the branch and bound, in seconds; the bound then depends on the "
+        "machine",
     ),
     CommandLine(metavar="SECONDS"),
 ]
@@ -171,35 +177,43 @@ Processes = Annotated[
 
 
 class RecordingOptions(ValidatedModel):
-    """How an array of recorded channels is read."""
+    """Conventions of an array of recorded channels."""
 
     noise_power_w: float | None = Field(
         None,
         gt=0,
         le=1e3,
-        description="Noise power, W, by which recorded gains are divided (default: they are "
-        "relative to the noise already)",
+        description="Noise power, W, by which recorded gains are divided (default: gains are "
+        "already divided by the noise power)",
     )
     transpose: bool = Field(
         False,
-        description="Exchange the two worker axes of recorded channels, for H[transmitter, "
+        description="Exchange the two worker axes of recorded channels, if they are H[transmitter, "
         "receiver]",
     )
     channel_axes: str | None = Field(
         None,
-        description="Order of the axes of recorded channels, as ijn: n channel, i receive filter, "
-        "j transmitter, r antenna (default: found from the shape)",
+        description="Order of the axes of recorded channels, such as ijn: n channel, i receive "
+        "filter, j transmitter, r antenna (default: inferred from the shape)",
     )
 
 
-#: Keywords of a workflow on the reading of its channels.
+#: Keywords of workflows for the conventions of recorded channels.
 Reading = Annotated[Any, FieldsOf({"recorded channels": RecordingOptions})]
 
 
 def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Validate the options of a call: a wrong one raises ``InputError`` as on the command line.
+    """Decorator that validates the options of every call of a workflow.
 
-    Values of the types that only Python takes, as policies and arrays, are passed unchecked.
+    Invalid options raise :class:`InputError`, with the same messages as on the command line.
+    Options with a ``CommandLine.type``, which also accept objects such as policies and arrays, are
+    passed unchecked.
+
+    Args:
+        function: the workflow.
+
+    Returns:
+        The workflow with validation.
     """
 
     @functools.wraps(function)
@@ -209,14 +223,14 @@ def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
         further = arguments.pop(_catch_all(function), {})
         if arguments.get("scenario") is not None:
             Scenario.check(arguments["scenario"], "scenario")
-        # Where the command line has a type of its own, Python takes objects too.
+        # An option with a separate type for text accepts objects too; these are not validated here.
         plain = {name for name, field in fields.items() if command_line(field).type is None}
         checked = options_of(function)(
             **{name: value for name, value in arguments.items() if name in plain}, **further
         )
         values = {name: getattr(checked, name) for name in checked.model_fields_set}
         if "device" in values:
-            usable_device(values["device"])  # before anything takes long
+            usable_device(values["device"])  # raises before the work begins
         return function(**{**arguments, **values})  # type: ignore[call-arg]
 
     return call
@@ -225,7 +239,7 @@ def workflow(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
 def _arguments(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a call by name; one that does not fit raises :class:`InputError`."""
+    """Arguments of a call by name; raises :class:`InputError` if they do not fit the signature."""
     signature = inspect.signature(function)
     name, accepted = function.__name__, signature.parameters
     if not _catch_all(function):
@@ -247,7 +261,7 @@ def _arguments(
 
 @functools.cache
 def field_groups(function: Callable[..., Any]) -> dict[str, dict[str, FieldInfo]]:
-    """The options that are fields of models (:class:`FieldsOf`), by the title of each group."""
+    """Fields of the models in :class:`FieldsOf` annotations, by name, by title of the group."""
     function = inspect.unwrap(function)
     annotation = _annotations(function).get(_catch_all(function))
     marks = [item for item in get_args(annotation) if isinstance(item, FieldsOf)]
@@ -258,16 +272,21 @@ def field_groups(function: Callable[..., Any]) -> dict[str, dict[str, FieldInfo]
 
 @functools.cache
 def options_of(function: Callable[..., Any]) -> type[ValidatedModel]:
-    """The model of a workflow's options, derived from its signature.
+    """Derive a model of the options of a workflow from its signature.
 
-    Fields have the type that a text is given with; see :class:`CommandLine`. All are optional: the
-    call itself needs what :func:`is_required`.
+    Args:
+        function: the workflow.
+
+    Returns:
+        A model with one field per option, of the type for the validation of text
+        (:class:`CommandLine`). All fields are optional; :func:`is_required` identifies options
+        without a default.
     """
     function = inspect.unwrap(function)
     annotations = _annotations(function)
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.name == "out":  # the command line has it for every command
+        if parameter.name == "out":  # an option of every command
             continue
         annotation = annotations.get(parameter.name)
         if get_origin(annotation) is not Annotated:
@@ -286,12 +305,12 @@ def options_of(function: Callable[..., Any]) -> type[ValidatedModel]:
 
 
 def command_line(field: FieldInfo) -> CommandLine:
-    """The form of an option on the command line."""
+    """Form of an option on the command line."""
     return _form(field.metadata)
 
 
 def _form(metadata: Iterable[Any]) -> CommandLine:
-    """The last form, which may stand around an option that is shared."""
+    """Last :class:`CommandLine` in the metadata; an outer annotation overrides a shared one."""
     *_, form = CommandLine(), *(item for item in metadata if isinstance(item, CommandLine))
     return form
 
@@ -308,18 +327,19 @@ def takes(function: Callable[..., Any], name: str) -> bool:
 
 
 def _catch_all(function: Callable[..., Any]) -> str:
-    """The name of the parameter ``**keywords``; empty without one."""
+    """Name of the parameter ``**keywords``, or an empty text."""
     parameters = inspect.signature(function).parameters.values()
     return next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
 
 
 class _Types(dict[str, Any]):
-    """Names in annotations; what is imported for type checkers alone is no option's type."""
+    """Namespace of annotations; names imported for type checkers only resolve to ``Any``."""
 
     def __missing__(self, name: str) -> Any:
         return Any
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    """Resolved annotations of a function, with their metadata."""
     known = _Types({**vars(builtins), **vars(sys.modules[function.__module__])})
     return get_type_hints(function, localns=known, include_extras=True)

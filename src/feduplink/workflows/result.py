@@ -1,4 +1,4 @@
-"""What a workflow returns: one frozen result, which prints, plots, saves and loads itself."""
+"""Results of workflows: immutable objects that print, plot, save and load themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from feduplink.reporting.style import StyledFigure
     from feduplink.storage.tensorfile import TensorFile
 
-#: Class of the result of every kind, as ``metrics.json`` names it; a class enters itself.
+#: Classes of results by kind, the entry ``result`` of ``metrics.json``; filled by subclassing.
 RESULTS: dict[str, type[Result]] = {}
 
 RESULT_FILE = "result.safetensors"
@@ -41,13 +41,18 @@ FILE_UNITS = {
 
 
 class Result(ABC):
-    """A job's result; immutable.
+    """Base class of results of workflows; immutable.
 
     Attributes:
         kind: name of the class in :data:`RESULTS`, the entry ``result`` of ``metrics.json``.
-        files: the files that :meth:`save` writes, in words for the reader of a terminal.
-        table_file: name of the file with the table in Markdown.
-        parts: classes of objects in its fields, beside those of other packages.
+        files: description of the files that :meth:`save` writes.
+        table_file: name of the Markdown file with the table.
+        parts: classes of this package's workflows that occur in the fields.
+
+    >>> import feduplink as fu
+    >>> result = fu.evaluate(fu.Scenario(workers=2), ["max"], channels_per_split=50)
+    >>> isinstance(result, fu.Result), result.kind
+    (True, 'evaluation')
     """
 
     kind: ClassVar[str]
@@ -56,45 +61,86 @@ class Result(ABC):
     parts: ClassVar[tuple[type, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        """Enter a class with a ``kind`` of its own into :data:`RESULTS`."""
+        """Register a class that defines ``kind`` in :data:`RESULTS`."""
         if "kind" in vars(cls):
             RESULTS[cls.kind] = cls
 
     @abstractmethod
     def metrics(self) -> dict[str, Any]:
-        """The content of ``metrics.json``, without its provenance."""
+        """Content of ``metrics.json``, without its provenance.
+
+        Returns:
+            Values that JSON can represent, in SI units and nats.
+        """
 
     @abstractmethod
     def table(self) -> TextTable:
-        """The result as a table."""
+        """Table of the result.
+
+        Returns:
+            The table, in the units of :func:`feduplink.units.set_units`.
+        """
 
     @abstractmethod
     def plot(self, *args: Any, **kwargs: Any) -> Axes:
-        """Draw the result in the axes ``ax``, or in a new figure; returns the axes."""
+        """Plot the result.
+
+        Args:
+            args: positional arguments of the subclass.
+            kwargs: keyword arguments of the subclass; ``ax``: matplotlib axes to draw in, None: a
+                new figure.
+
+        Returns:
+            The axes.
+        """
 
     @abstractmethod
     def records(self) -> Iterable[Mapping[str, Any]]:
-        """Rows of :meth:`to_dataframe`, as mappings of columns to values."""
+        """Rows of :meth:`to_dataframe`.
+
+        Returns:
+            Mappings of columns to values, in SI units and nats.
+        """
 
     def to_dataframe(self) -> DataFrame:
-        """The result as a tidy pandas table, one observation per row."""
+        """Tidy pandas table, with one observation per row; needs the extra ``pandas``.
+
+        Returns:
+            The table, in SI units and nats.
+        """
         frame: DataFrame = import_extra("pandas", "pandas").DataFrame(list(self.records()))
         return frame
 
     def findings(self) -> list[str]:
-        """What the numbers show, in sentences; they stand at the top of the page."""
+        """Main findings, shown at the top of the report.
+
+        Returns:
+            Sentences; none by default.
+        """
         return []
 
     def headline(self) -> str:
-        """A line above the table: the number of channels and their origin, if there are any."""
+        """Line above the table.
+
+        Returns:
+            The number of channels and their origin, or an empty text.
+        """
         return str(getattr(self, "origin", ""))
 
     def write_files(self, directory: Path) -> None:
-        """Write tables and arrays, all but ``metrics.json``, :data:`RESULT_FILE` and figures."""
+        """Write tables and arrays; :meth:`save` writes metrics, tensors and figures.
+
+        Args:
+            directory: an existing directory.
+        """
         write_text(directory / self.table_file, self.table().markdown())
 
     def to_tensors(self) -> TensorFile:
-        """All fields, for :meth:`from_tensors`."""
+        """Serialise all fields.
+
+        Returns:
+            Content of the file :data:`RESULT_FILE`.
+        """
         from feduplink.storage.tensorfile import pack
 
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
@@ -102,19 +148,38 @@ class Result(ABC):
 
     @classmethod
     def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
-        """Inverse of :meth:`to_tensors`, for a result of this scenario in ``directory``."""
+        """Inverse of :meth:`to_tensors`.
+
+        Args:
+            content: content of the file :data:`RESULT_FILE`.
+            scenario: scenario of the result.
+            directory: directory of the result.
+
+        Returns:
+            The result.
+        """
         from feduplink.storage.tensorfile import unpack
 
         return cls(**unpack(content, [*_classes(), *cls.parts], _finders(scenario, directory)))
 
     def figures(self) -> Mapping[str, StyledFigure]:
-        """The figures that :meth:`save` writes as PNG and SVG, by name."""
+        """Figures that :meth:`save` writes as PNG and SVG.
+
+        Returns:
+            Figures by name; none by default.
+        """
         return {}
 
     def save(self, directory: str | Path) -> Path:
-        """Write all files of the result; :func:`load_result` reads them back.
+        """Write all files of the result.
 
-        Without matplotlib no figures are written, which a warning says.
+        Figures need matplotlib; without it a warning is issued and no figures are written.
+
+        Args:
+            directory: directory for the files; created if necessary.
+
+        Returns:
+            The directory, for :func:`load_result`.
         """
         from feduplink.storage.tensorfile import write_tensors
 
@@ -127,6 +192,7 @@ class Result(ABC):
         return target
 
     def _save_figures(self, directory: Path) -> None:
+        """Write the figures, or warn that matplotlib is not installed."""
         if importlib.util.find_spec("matplotlib") is None:
             warnings.warn(
                 "figures are not written: matplotlib is not installed; pip install "
@@ -139,7 +205,7 @@ class Result(ABC):
         for name, figure in self.figures().items():
             save_figure(directory / f"{name}.png", figure)
 
-    # Results hold tensors, which have no truth value when compared.
+    # Compared by identity: the comparison of tensors has no truth value.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -156,7 +222,25 @@ class Result(ABC):
 
 
 def load_result(directory: str | Path) -> Any:
-    """Read the result of a finished job, as :meth:`Result.save` or a command wrote it."""
+    """Load the result of a finished job.
+
+    Args:
+        directory: directory that :meth:`Result.save` or a command wrote.
+
+    Returns:
+        The result, of the class that was saved.
+
+    Raises:
+        InputError: if the directory does not contain a result, or the file is damaged.
+
+    >>> import tempfile
+    >>> import feduplink as fu
+    >>> result = fu.evaluate(fu.Scenario(workers=2), ["max"], channels_per_split=50)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     again = fu.load_result(result.save(directory))
+    >>> again["max"].objective == result["max"].objective
+    True
+    """
     from feduplink.storage.tensorfile import fitting, read_tensors
 
     path = Path(directory)
@@ -167,8 +251,8 @@ def load_result(directory: str | Path) -> Any:
     kind = metrics.get("result")
     if kind not in RESULTS:
         raise InputError(
-            f"result: {path} holds no result; accepted: a directory that evaluate, optimum, train, "
-            "schedule, federate or sweep wrote."
+            f"result: {path} does not contain a result; accepted: a directory that evaluate, "
+            "optimum, train, schedule, federate or sweep wrote."
         )
     content = read_tensors(path / RESULT_FILE, kind)
     with fitting(path / RESULT_FILE, kind, "this version"):
@@ -176,7 +260,7 @@ def load_result(directory: str | Path) -> Any:
 
 
 def _classes() -> list[type]:
-    """Classes of other packages in the fields of results, beside those found by name."""
+    """Classes of other packages that occur in the fields of results."""
     from feduplink import optimum
     from feduplink.federated import FederatedHistory, RunHistory, UplinkRecord
     from feduplink.judgement import ConstraintValue, Judgement
@@ -192,7 +276,10 @@ def _classes() -> list[type]:
 
 
 def _names() -> dict[type, str | None]:
-    """Objects that the scenario describes are saved by name, a policy in a file of its own."""
+    """Classes saved by name, with the attribute of the name; :func:`_finders` restores them.
+
+    The scenario determines problems and constraints; a policy has a separate file.
+    """
     from feduplink.optimum.branch_and_bound import BranchingTree
     from feduplink.policies import Policy
     from feduplink.problem import Constraint, Problem
@@ -201,6 +288,7 @@ def _names() -> dict[type, str | None]:
 
 
 def _finders(scenario: Scenario, directory: Path) -> dict[str, Any]:
+    """Functions that restore objects saved by name, by class name."""
     from feduplink.policies import load_policy
     from feduplink.problem import Problem
 

@@ -36,20 +36,21 @@ if TYPE_CHECKING:
 
 SCHEDULES_FILE = "schedules.h5"
 _KAPPAS = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
-#: The proof of a channel ends when its bound is within this share of the cost.
-_GAP = 0.02
+#: Relative gap between cost and lower bound at which the branch and bound of a channel stops.
+_RELATIVE_GAP = 0.02
 
 
 class FrontPoint(NamedTuple):
-    """The schedules at one price of energy.
+    """Schedules at one price of energy.
 
     Attributes:
-        kappa: κ, s/J.
-        schedule: the phases of every channel.
-        airtime_s: of every round, (N,).
-        energy_j: of all workers in every round, (N,).
-        delivered: mean number of models that arrive, by worker, (L,).
-        lower_bound: certified lower bound on the mean of time + κ · energy, s; None without proof.
+        kappa: price of energy κ, s/J.
+        schedule: schedules of N rounds.
+        airtime_s: duration of every round, (N,), s.
+        energy_j: energy of all workers in every round, (N,), J.
+        delivered: delivery rate of every worker, (L,).
+        lower_bound: certified lower bound on the mean of time + κ · energy, s; None if not
+            computed.
     """
 
     kappa: float
@@ -62,20 +63,27 @@ class FrontPoint(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Front(Result):
-    """Schedules of least time + κ · energy, beside policies on the same channels.
+    """Result of :func:`make_schedules`: schedules that minimise time + κ · energy, and policies.
 
     Attributes:
         scenario: the cell and the radio.
-        costs: time, energy and arrivals of the rounds of each policy, by κ; the κ of a policy that
-            does not depend on it is None.
-        schedules: of every channel, by κ.
+        costs: time, energy and arrivals of the rounds, by policy and κ; κ is None for policies that
+            do not depend on it.
+        schedules: schedules of the N rounds, by κ.
         bounds: certified lower bounds on the mean cost, s, by κ.
-        bits: Z, bits of one upload, by worker.
-        delivery: d, share of the rounds in which each worker has to deliver.
-        channels: the entry ``channels`` of ``metrics.json``.
-        origin: where the channels come from, in words.
-        notes: sentences for the reader on the channels.
-        seed: of all random numbers.
+        bits: size Z of one upload, bits, or one value per worker.
+        delivery: required delivery rate d, one value or one per worker.
+        channels: origin of the channels, as in ``metrics.json``.
+        origin: origin of the channels in words.
+        notes: remarks on the channels.
+        seed: seed of all random numbers.
+
+    >>> import feduplink as fu
+    >>> front = fu.make_schedules(
+    ...     fu.Scenario(workers=2), kappa=[0, 10], policies=["max"], channels_per_split=5
+    ... )
+    >>> front.kappa, front.at(0).airtime_s.shape
+    ((0, 10), torch.Size([5]))
     """
 
     kind = "front"
@@ -95,11 +103,21 @@ class Front(Result):
 
     @property
     def kappa(self) -> tuple[float, ...]:
-        """The prices of energy κ, s/J."""
+        """Prices of energy κ, s/J."""
         return tuple(self.schedules)
 
     def at(self, kappa: float) -> FrontPoint:
-        """The schedules at one price of energy."""
+        """Schedules at one price of energy.
+
+        Args:
+            kappa: price of energy κ, s/J, one of :attr:`kappa`.
+
+        Returns:
+            The schedules, with time, energy, delivery rates and lower bound.
+
+        Raises:
+            InputError: if there are no schedules for this price.
+        """
         if kappa not in self.schedules:
             accepted = ", ".join(f"{value:g}" for value in self.schedules)
             raise InputError(f"kappa: {kappa:g} is not on the front; accepted: {accepted}.")
@@ -114,7 +132,7 @@ class Front(Result):
         )
 
     def table(self) -> TextTable:
-        """A row per policy and κ."""
+        """Table with a row per policy and κ."""
         records = [record for by_price in self.costs.values() for record in by_price.values()]
         seconds = scaled_unit("s", _known(records, "time_s", "median_time_s"))
         joules = scaled_unit("J", _known(records, "energy_j", "median_energy_j"))
@@ -153,11 +171,11 @@ class Front(Result):
         ]
         if any(rate < 1 for rate in self.delivery):
             rates = ", ".join(f"{rate:g}" for rate in self.delivery)
-            remarks.append(f"schedule: every worker delivers in a share {rates} of the rounds")
+            remarks.append(f"schedule: required delivery rate {rates} of every worker")
         return TextTable("time and energy of a round", columns, rows, remarks, self.notes)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Mean energy against mean time of a round: a point per policy, a line over κ."""
+        """Plot mean energy against mean time of a round: a point per policy, or a line over κ."""
         from feduplink.reporting.schedule import draw_front, plot_front
 
         if ax is None:
@@ -167,7 +185,7 @@ class Front(Result):
         return ax
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Columns policy, kappa, channel, time_s, energy_j, arrivals."""
+        """Rows with the columns policy, kappa, channel, time_s, energy_j and arrivals."""
         for name, by_price in self.costs.items():
             for kappa, record in by_price.items():
                 columns = {
@@ -180,7 +198,7 @@ class Front(Result):
                     yield row | {key: float(values[channel]) for key, values in columns.items()}
 
     def metrics(self) -> dict[str, Any]:
-        """Means and medians of every policy, and the bounds."""
+        """Means and medians of time and energy by policy, and the bounds."""
         return {
             "title": "Time and energy of a round",
             "scenario": self.scenario.model_dump(mode="json"),
@@ -199,7 +217,7 @@ class Front(Result):
         }
 
     def write_files(self, directory: Path) -> None:
-        """The table, and all schedules."""
+        """Write the table and all schedules."""
         from feduplink.storage.hdf5 import writing_hdf5
 
         super().write_files(directory)
@@ -211,7 +229,7 @@ class Front(Result):
                 group["power_w"] = schedule.power.numpy()
 
     def figures(self) -> dict[str, StyledFigure]:
-        """The front, and a timeline of the first round."""
+        """Pareto front, and timeline of the first round."""
         import torch
 
         from feduplink.reporting.schedule import plot_front, plot_timeline
@@ -236,8 +254,8 @@ def make_schedules(
     kappa: Annotated[
         float | Sequence[float],
         Field(
-            description="Prices of energy, seconds per joule: schedules of least time + kappa * "
-            "energy for each; 0 is the fastest round"
+            description="Prices of energy, seconds per joule; schedules minimise time + kappa * "
+            "energy for each; 0: minimum time"
         ),
         CommandLine(
             "S/J[,S/J...]",
@@ -248,7 +266,7 @@ def make_schedules(
     delivery: Delivery = (1.0,),
     model_weights: Annotated[
         int,
-        Field(ge=1, le=10**12, description="Weights of the model that every worker uploads"),
+        Field(ge=1, le=10**12, description="Number of weights of the uploaded model"),
         CommandLine("N"),
     ] = MODEL_WEIGHTS,
     bits: float | Tensor | None = None,
@@ -269,19 +287,32 @@ def make_schedules(
 
     Args:
         scenario: the cell and the radio.
-        channels: recorded or drawn channels; an array (N, L, L) is scheduled as a whole.
-        kappa: prices of energy κ, s/J.
-        delivery: d, share of the rounds in which every worker has to deliver.
-        model_weights: weights of the model that is uploaded.
-        bits: Z, bits of one upload, () or (L,), instead of ``model_weights``.
-        policies: policies beside the schedules; those that choose their powers by κ are always
-            there.
-        budget_s: time limit of the certified lower bound, s per κ; 0 computes none.
-        channels_per_split: number of channels to draw, without ``channels``.
-        seed: of all random numbers.
-        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, as of
+        channels: recorded or drawn :class:`feduplink.Channels`, a file, or an array (N, L, L). The
+            test split is used, of an array all channels. None: channels are drawn.
+        kappa: prices of energy κ, s/J; schedules minimise time + κ · energy for each.
+        delivery: required delivery rate d of every worker, in (0, 1]; one value or one per worker.
+        model_weights: number of weights of the uploaded model.
+        bits: size Z of one upload, () or (L,), bits, instead of ``model_weights``.
+        policies: further policies to compare; those that depend on κ are always included.
+        budget_s: time limit per κ of a certified lower bound on the cost, s; 0: no bound.
+        channels_per_split: number of channels to draw for each split.
+        seed: seed of all random numbers.
+        reading: ``noise_power_w``, ``transpose`` and ``channel_axes`` of a file or an array, see
             :func:`feduplink.make_channels`.
 
+    Returns:
+        Schedules for every κ, with the time in s and the energy in J of every round, and those of
+        the policies.
+
+    Raises:
+        InputError: if an argument is not accepted.
+
+    >>> import feduplink as fu
+    >>> front = fu.make_schedules(
+    ...     fu.Scenario(workers=2), kappa=[0, 10], policies=["max"], channels_per_split=5
+    ... )
+    >>> [kappa for kappa in front.costs["schedule"]], list(front.costs["max"])
+    ([0, 10], [None])
     """
     from feduplink.channels.channel_set import channels_for
     from feduplink.federated import Rounds, UplinkRecord, UplinkRules, everyone, transmit
@@ -293,7 +324,9 @@ def make_schedules(
     rates = delivery_of(delivery, scenario)
     kappas = sorted({kappa} if isinstance(kappa, int | float) else set(kappa))
     if budget_s > 0 and rates != 1.0:
-        raise InputError("budget-s: accepted only with everyone in every round, --delivery 1.")
+        raise InputError(
+            "budget-s: accepted only if every worker delivers in every round, --delivery 1."
+        )
     present = everyone(len(data.test), scenario.workers)
     rounds = Rounds.draw(scenario, present, seed=seed, run=0, recorded=data.test)
     uploaded = scenario.model_bits(model_weights) if bits is None else float64(bits)
@@ -344,13 +377,15 @@ def make_schedules(
 def _everyone(
     kappas: Sequence[float], rounds: Rounds, rules: UplinkRules, budget_s: float
 ) -> tuple[dict[float, Schedule], dict[float, float]]:
-    """Schedules with all workers in every round, by κ, and lower bounds on their mean cost."""
+    """Schedules with all workers in every round, and lower bounds on their mean cost, by κ."""
     from feduplink.scheduling import bound_front, find_front
 
     scenario, bits = rules.scenario, rules.bits
     bounds: dict[float, float] = {}
     if budget_s > 0:
-        proved = bound_front(scenario, rounds.csi, bits, kappas, gap=_GAP, budget_s=budget_s)
+        proved = bound_front(
+            scenario, rounds.csi, bits, kappas, gap=_RELATIVE_GAP, budget_s=budget_s
+        )
         bounds = {k: float(p.lower.mean()) for k, p in zip(kappas, proved, strict=True)}
         if scenario.csi_noise == 0:
             found = [p.solution.schedule for p in proved]
@@ -360,10 +395,11 @@ def _everyone(
 
 
 def _known(records: Sequence[UplinkRecord], *keys: str) -> list[float]:
-    """The figures of all records with these names, without those that are not defined."""
+    """Metrics of all records with these names, without undefined ones."""
     figures = [record.as_metrics()[key] for record in records for key in keys]
     return [value for value in figures if value is not None]
 
 
 def _number(value: float | None, unit: DisplayUnit) -> str:
+    """Three significant digits in a unit; empty for None."""
     return "" if value is None else three_digits(unit.displayed(value))

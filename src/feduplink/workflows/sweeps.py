@@ -1,4 +1,4 @@
-"""A job for several values of one or two of its options.
+"""Sweeps: a workflow for several values of one or two of its options.
 
 >>> import feduplink as fu
 >>> swept = fu.sweep(
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from feduplink.reporting.style import StyledFigure
     from feduplink.reporting.sweep import SweptCurves, SweptPoint
 
-#: The measure that is shown by default: the first of these that there is, else the first of all.
+#: Measures shown by default, in order of preference.
 _DEFAULT_MEASURES = ("objective", "final_error")
 #: Labels of options and measures, whose own names are those of fields; others go by their names.
 _LABELS = {
@@ -73,21 +73,21 @@ _UNITS = {
     "noise_dbm_per_hz": "dBm/Hz",
     "noise_figure_db": "dB",
 }
-#: Words for the verdicts of policies that transmit.
+#: Names of the verdicts; silent policies count as infeasible.
 _VERDICTS = {True: "feasible", False: "infeasible", None: "inconclusive"}
-#: What a run was called with, to find it again.
+#: File with the arguments of a run; a finished run with equal arguments is not repeated.
 _CALL_FILE = "call.json"
 
 
 @dataclass(frozen=True)
 class SweptRow:
-    """The measures of one policy in one run.
+    """Measures of one policy in one run.
 
     Attributes:
-        values: of the varied options.
-        seed: of the run.
-        policy: its name; empty for a job without policies.
-        measures: by name.
+        values: values of the varied options.
+        seed: seed of the run.
+        policy: name of the policy; empty for a workflow without policies.
+        measures: values of the measures, by name.
     """
 
     values: tuple[Any, ...]
@@ -98,14 +98,24 @@ class SweptRow:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Sweep(Result):
-    """The measures of all runs of a sweep.
+    """Result of :func:`sweep`: measures of all runs.
 
     Attributes:
-        verb: name of the job.
-        options: what was varied, one or two names.
-        rows: by combination of values, seed and policy.
-        measure: the one that table and plot show.
-        scenario: what the varied options change.
+        verb: name of the workflow.
+        options: names of the one or two varied options.
+        rows: measures by combination of values, seed and policy.
+        measure: measure shown in table and plot.
+        scenario: scenario before the variation.
+
+    >>> import feduplink as fu
+    >>> swept = fu.sweep(
+    ...     fu.evaluate, fu.Scenario(workers=2), ["max"], over={"pmax_dbw": [-30, -20]},
+    ...     channels_per_split=20,
+    ... )
+    >>> swept.values(0), swept.policies
+    ([-30, -20], ['max'])
+    >>> swept.get("max", (-20,), "participation")
+    1.0
     """
 
     kind = "sweep"
@@ -130,16 +140,32 @@ class Sweep(Result):
         return list(dict.fromkeys(name for row in self.rows for name in row.measures))
 
     def values(self, place: int) -> list[Any]:
-        """Values of the first or second option, in the order given."""
+        """Values of a varied option.
+
+        Args:
+            place: 0 for the first option, 1 for the second.
+
+        Returns:
+            The values, in the order given.
+        """
         return list(dict.fromkeys(row.values[place] for row in self.rows))
 
     @property
     def panels(self) -> list[tuple[Any, ...]]:
-        """The values of the second option, each in a tuple; an empty tuple without one."""
+        """Values of the second option as tuples; one empty tuple if there is no second option."""
         return [(value,) for value in self.values(1)] if len(self.options) > 1 else [()]
 
     def get(self, policy: str, values: tuple[Any, ...], measure: str) -> float:
-        """Mean of a measure over the seeds; NaN if there is none."""
+        """Mean of a measure over the seeds.
+
+        Args:
+            policy: name of the policy.
+            values: values of the varied options.
+            measure: name of the measure.
+
+        Returns:
+            The mean, in the unit of ``metrics.json``; NaN if there is no value.
+        """
         found = [
             row.measures.get(measure, math.nan)
             for row in self.rows
@@ -148,9 +174,15 @@ class Sweep(Result):
         return math.fsum(found) / len(found) if found else math.nan
 
     def feasible(self, policy: str, values: tuple[Any, ...]) -> bool | None:
-        """The verdict over all seeds; None if inconclusive, True for a job without verdicts.
+        """Verdict over all seeds.
 
-        The optimum satisfies the constraints on the test channels, unless it is silent.
+        Args:
+            policy: name of the policy; the optimum is feasible on the test channels unless silent.
+            values: values of the varied options.
+
+        Returns:
+            True if feasible for every seed or if the workflow has no verdicts, False if infeasible
+            for every seed, otherwise None.
         """
         from feduplink.optimum import OPTIMUM
 
@@ -163,13 +195,20 @@ class Sweep(Result):
 
     @property
     def has_verdicts(self) -> bool:
-        """Whether the job judges constraints; an inconclusive verdict is no number."""
+        """Whether the workflow judges constraints; an inconclusive verdict is not a number."""
         return not {"feasible", "shortfall"}.isdisjoint(self.measures)
 
     def table(self, measure: str | None = None) -> TextTable:
-        """A column per value of the first option, a row per policy and value of the second.
+        """Table of a measure, with a column per value of the first option.
 
-        Values of infeasible policies are in brackets, and a column has the verdicts.
+        Rows are policies and values of the second option. Values of infeasible policies are in
+        brackets; the last column contains the verdicts.
+
+        Args:
+            measure: name of the measure; None: :attr:`measure`.
+
+        Returns:
+            The table.
         """
         measure = self._known(measure)
         shown = self._shown_values(0)
@@ -191,6 +230,7 @@ class Sweep(Result):
         return TextTable(title, columns, rows, remarks)
 
     def _cell(self, policy: str, at: tuple[Any, ...], measure: str) -> str:
+        """Value of a table cell; in brackets if infeasible, a dash if there is none."""
         value = self.get(policy, at, measure)
         if math.isnan(value):
             return "-"
@@ -271,7 +311,15 @@ class Sweep(Result):
         return "".join(titles)
 
     def plot(self, measure: str | None = None, ax: Axes | None = None) -> Axes:
-        """A line per policy against the first option; a panel per value of the second."""
+        """Plot a measure against the first option: a line per policy, a panel per second value.
+
+        Args:
+            measure: name of the measure; None: :attr:`measure`.
+            ax: matplotlib axes to draw in; None: a new figure.
+
+        Returns:
+            The axes.
+        """
         from feduplink.reporting.sweep import plot_sweep
 
         axes: Axes = plot_sweep(self.curves(self._known(measure)), ax)
@@ -314,13 +362,13 @@ class Sweep(Result):
         )
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """One row per run and policy: varied options, seed, policy and all measures."""
+        """Rows per run and policy, with the varied options, seed, policy and all measures."""
         for row in self.rows:
             values = dict(zip(self.options, row.values, strict=True))
             yield {**values, "seed": row.seed, "policy": row.policy, **row.measures}
 
     def metrics(self) -> dict[str, Any]:
-        """What was varied."""
+        """Workflow, varied options with their values, and scenario."""
         return {
             "title": f"{self.verb} against "
             + " and ".join(_label(option, _LABELS) for option in self.options),
@@ -332,25 +380,29 @@ class Sweep(Result):
         }
 
     def write_files(self, directory: Path) -> None:
-        """The table, and all measures as CSV."""
+        """Write the table and all measures as CSV."""
         super().write_files(directory)
         write_text(directory / "sweep.csv", self.to_csv())
 
     def figures(self) -> dict[str, StyledFigure]:
-        """The measure against the values."""
+        """Plot of the measure against the values."""
         from feduplink.reporting.sweep import sweep_figure
 
         return {"sweep": sweep_figure(self.curves(self.measure))}
 
     def to_csv(self) -> str:
-        """A row per run and policy, a column per measure, with six digits."""
+        """CSV text with a row per run and policy and a column per measure.
+
+        Returns:
+            The text, with six significant digits.
+        """
         seed = ["seed"] if len({row.seed for row in self.rows}) > 1 else []
         columns = dict.fromkeys([*self.options, *seed, "policy", *self.measures])
         text = io.StringIO()
         writer = csv.DictWriter(text, [*columns], extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         for row, record in zip(self.rows, self.records(), strict=True):
-            # Six digits; more are noise of the channels that were drawn.
+            # More than six digits would be sampling noise of the channels.
             shown = {
                 name: "" if math.isnan(value) else f"{value:.6g}"
                 for name, value in row.measures.items()
@@ -359,6 +411,7 @@ class Sweep(Result):
         return text.getvalue()
 
     def _known(self, measure: str | None) -> str:
+        """The measure, or the default for None; raises :class:`InputError` if it is unknown."""
         if measure is not None and measure not in self.measures:
             raise unknown_name("figure", measure, self.measures)
         return measure or self.measure
@@ -384,23 +437,38 @@ def sweep(
     out: str | Path | None = None,
     **options: Any,
 ) -> Sweep:
-    """Run a job for all combinations of the values of one or two options.
+    """Run a workflow for all combinations of values of one or two options.
 
     Args:
-        verb: the job: ``evaluate``, ``find_optimum``, ``train``, ``make_schedules``, ``federate``.
-        scenario: the scenario of the job.
-        arguments: further positional arguments of the job.
-        over: values by name of a field of the scenario or of an option of the job.
-        seeds: seeds to repeat every run with; table and plot show means.
-        figure: the measure that table and plot show; by default the objective or the final error.
-        processes: runs at the same time, each in a process of its own, if all arguments are names
-            and numbers. The main program must then be importable (``if __name__ == "__main__"``).
-        out: directory for the results of the runs; a run that is finished there is not repeated.
-        options: options of the job.
+        verb: the workflow: ``evaluate``, ``find_optimum``, ``train``, ``make_schedules`` or
+            ``federate``.
+        scenario: scenario of the workflow.
+        arguments: further positional arguments of the workflow.
+        over: values by name of a field of the scenario or of an option of the workflow.
+        seeds: seeds of repeated runs, whose means are shown; None: one run per combination.
+        figure: measure shown in table and plot; None: the objective or the final error.
+        processes: number of processes for parallel runs, if all arguments are names and numbers.
+            The main program must then be importable (``if __name__ == "__main__"``).
+        out: directory for the results of the runs, where finished runs are not repeated; None:
+            results are not saved.
+        options: options of the workflow.
 
+    Returns:
+        Measures of all runs.
+
+    Raises:
+        InputError: if an option or value is not accepted.
+
+    >>> import feduplink as fu
+    >>> swept = fu.sweep(
+    ...     fu.evaluate, fu.Scenario(workers=2), ["max"], over={"pmax_dbw": [-30, -20]},
+    ...     channels_per_split=20,
+    ... )
+    >>> len(swept.rows), swept.options
+    (2, ('pmax_dbw',))
     """
     if not 1 <= len(over) <= 2:
-        raise InputError("vary: accepted: one option, or two different ones.")
+        raise InputError(f"vary: {len(over)} options were given; accepted: one or two.")
     if any(not 0 < len(values) == len(set(map(repr, values))) for values in over.values()):
         raise InputError("vary: accepted: one or more different values per option.")
     repeated = list(seeds) if seeds is not None else [options.pop("seed", 0)]
@@ -431,7 +499,7 @@ def sweep(
 
 @dataclass(frozen=True)
 class _Run:
-    """One run: a job with its arguments, the values of the varied options, and a directory."""
+    """One run: a workflow with its arguments, the values of the varied options, a directory."""
 
     verb: Callable[..., Any]
     scenario: Scenario
@@ -442,7 +510,7 @@ class _Run:
     directory: Path | None
 
     def described(self) -> dict[str, Any]:
-        """The call as JSON, to find its result again."""
+        """The call as JSON, for the comparison with :data:`_CALL_FILE`."""
         call = {
             "verb": self.verb.__name__,
             "scenario": self.scenario.model_dump(mode="json"),
@@ -452,7 +520,7 @@ class _Run:
         return dict(json.loads(json.dumps(call, default=repr)))
 
     def is_plain(self) -> bool:
-        """Whether all arguments are names and numbers, which another process understands."""
+        """Whether all arguments are names and numbers, which can be sent to another process."""
         try:
             json.dumps([self.arguments, self.options])
         except TypeError:
@@ -460,7 +528,7 @@ class _Run:
         return True
 
     def metrics(self) -> dict[str, Any]:
-        """The metrics of the job, which is run unless this very call has finished before."""
+        """Metrics of the run, read from its directory if an equal call has finished there."""
         if self.directory is None:
             return dict(self._result().metrics())
         call, described = self.directory / _CALL_FILE, self.described()
@@ -473,6 +541,7 @@ class _Run:
         return dict(json.loads((self.directory / METRICS_FILE).read_bytes()))
 
     def _result(self) -> Any:
+        """Run the workflow."""
         out = {"out": self.directory} if self.directory and takes(self.verb, "out") else {}
         return self.verb(self.scenario, *self.arguments, **self.options, **out)
 
@@ -480,7 +549,7 @@ class _Run:
 def _with_values(
     verb: Callable[..., Any], scenario: Scenario, values: Mapping[str, Any]
 ) -> tuple[Scenario, dict[str, Any]]:
-    """The scenario and the options of the job with these values; wrong ones are refused."""
+    """Validate values and split them into a changed scenario and options of the workflow."""
     model = options_of(verb)
     accepted = [*model.model_fields, *Scenario.model_fields]
     for name in values:
@@ -493,7 +562,7 @@ def _with_values(
 
 
 def _run_all(runs: Sequence[_Run], processes: int) -> list[dict[str, Any]]:
-    """The metrics of every run; the first refusal is raised at the end."""
+    """Metrics of every run; the first :class:`InputError` of a run is raised at the end."""
     title = "runs of the sweep"
     processes = min(processes, len(runs)) if all(run.is_plain() for run in runs) else 1
     if processes == 1:
@@ -509,6 +578,7 @@ def _run_all(runs: Sequence[_Run], processes: int) -> list[dict[str, Any]]:
 
 
 def _attempt(run: _Run) -> dict[str, Any] | InputError:
+    """Metrics of a run, or its error."""
     try:
         return run.metrics()
     except InputError as error:
@@ -516,7 +586,7 @@ def _attempt(run: _Run) -> dict[str, Any] | InputError:
 
 
 def start_single_threaded() -> None:
-    """Begin a process of a pool with one thread and no progress bars, which its parent shows."""
+    """Initialise a process of a pool: one thread, and no progress bars (the parent has them)."""
     import torch
 
     torch.set_num_threads(1)
@@ -524,7 +594,7 @@ def start_single_threaded() -> None:
 
 
 def _measures(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """The numbers of a job, by policy."""
+    """Numbers in the metrics of a run, by policy."""
     entries = metrics.get("policies", {})
     found = {name: _numbers(entry) for name, entry in entries.items() if isinstance(entry, dict)}
     for name in ("test", "optimum"):
@@ -534,4 +604,5 @@ def _measures(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
+    """Entries that are numbers, as floats."""
     return {name: float(v) for name, v in entry.items() if isinstance(v, int | float)}

@@ -1,10 +1,4 @@
-"""Train a policy.
-
->>> import feduplink as fu
->>> run = fu.train(fu.Scenario(workers=2), "pdm", epochs=2, channels_per_split=50)
->>> len(run.history)
-2
-"""
+"""Training of policies."""
 
 from __future__ import annotations
 
@@ -58,17 +52,22 @@ CHECKPOINT_FILE = "checkpoint.safetensors"
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TrainingRun(Result):
-    """A trained policy, its history, and its outcome on the test channels.
+    """Result of :func:`train`: a trained policy, its history and its performance.
 
     Attributes:
-        history: the records of all epochs; without validation, every hundred steps.
-        settings: of the training.
-        seed: of all random numbers.
-        policy: with the weights of the best epoch.
-        test: the policy on the test channels.
-        validation: the policy on the validation channels; None without validation.
-        channels: the entry ``channels`` or ``channels_per_split`` of ``metrics.json``.
-        notes: sentences for the reader on the channels.
+        history: records of all epochs; for algorithms without validation, of every 100 steps.
+        settings: settings of the training.
+        seed: seed of all random numbers.
+        policy: policy with the weights of the best epoch.
+        test: performance on the test channels.
+        validation: performance on the validation channels; None for algorithms without validation.
+        channels: origin or number of the channels, as in ``metrics.json``.
+        notes: remarks on the channels.
+
+    >>> import feduplink as fu
+    >>> run = fu.train(fu.Scenario(workers=2), "pdm", epochs=2, channels_per_split=50)
+    >>> run.name, len(run.history)
+    ('pdm', 2)
     """
 
     kind = "training"
@@ -97,32 +96,32 @@ class TrainingRun(Result):
 
     @property
     def is_validated(self) -> bool:
-        """Whether the best epoch was chosen on validation channels."""
+        """Whether the best epoch was selected on the validation channels."""
         return bool(self.history.best.is_validated)
 
     @property
     def best_epoch(self) -> int | None:
-        """Number of the best epoch, from 1; None without validation."""
+        """Number of the best epoch, counted from 1; None without validation."""
         return self.history.best.number + 1 if self.is_validated else None
 
     def headline(self) -> str:
-        """The best epoch."""
+        """Line above the table: the best epoch, if there is validation."""
         if self.best_epoch is None:
             return ""
         epochs = len(self.history)
         return f"best epoch {self.best_epoch} of {epochs}; on the test channels:"
 
     def table(self) -> TextTable:
-        """The policy on the test channels."""
+        """Table of the performance on the test channels."""
         from feduplink.reporting.comparison import comparison_table
 
         judgements = {self.name: self.test.judgement}
         return comparison_table(judgements, self.scenario, notes=self.notes)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The objective by epoch; without ``ax``, the constraints beside it.
+        """Plot the objective by epoch; without ``ax`` also the constraints.
 
-        Without validation, what was minimised or maximised, by step.
+        For algorithms without validation, plot the quantity that was optimised, by step.
         """
         from feduplink.reporting.training import plot_objective, plot_training_figure
 
@@ -132,12 +131,12 @@ class TrainingRun(Result):
         return ax
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The columns of ``history.csv``, one row per epoch."""
+        """Rows of ``history.csv``, one per epoch."""
         for epoch in self.history:
             yield epoch.row()
 
     def metrics(self) -> dict[str, Any]:
-        """Scenario, settings, and the outcomes on validation and test channels."""
+        """Scenario, settings, and performance on the validation and test channels."""
         metrics: dict[str, Any] = {
             "title": f"Training of {self.name}",
             "scenario": self.scenario.model_dump(mode="json"),
@@ -158,7 +157,7 @@ class TrainingRun(Result):
         return metrics
 
     def write_files(self, directory: Path) -> None:
-        """The policy and the table."""
+        """Write the table and the policy."""
         from feduplink.policies import save_policy
 
         super().write_files(directory)
@@ -172,6 +171,7 @@ class TrainingRun(Result):
         return {"power-histogram": powers, "convergence": self._convergence()}
 
     def _convergence(self) -> StyledFigure:
+        """Figure of the convergence."""
         from feduplink.problem import Problem
         from feduplink.reporting.training import plot_convergence, plot_network_training
 
@@ -182,7 +182,7 @@ class TrainingRun(Result):
 
     @classmethod
     def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:
-        """Restore the run; a file has a plain list of epochs."""
+        """Inverse of ``to_tensors``; the file contains the epochs as a list."""
         from feduplink.training import History
 
         run = super().from_tensors(content, scenario, directory)
@@ -194,10 +194,7 @@ def train(
     scenario: Scenario,
     policy: Annotated[
         str | type[Policy],
-        Field(
-            description=f"Policy to train: {', '.join(TRAINABLE)}, or "
-            "package.module:Class of your own"
-        ),
+        Field(description=f"Policy to train: {', '.join(TRAINABLE)}, or package.module:Class"),
         CommandLine("NAME", type=str),
     ],
     *,
@@ -206,8 +203,8 @@ def train(
     preset: Annotated[
         PresetName | None,
         Field(
-            description="Training settings: ours, or the equations and values of the paper; other "
-            "options override those of the preset"
+            description="Training settings: the defaults (ours), or the equations and values of "
+            "the paper; other options override those of the preset"
         ),
         CommandLine(default="ours"),
     ] = None,
@@ -235,26 +232,39 @@ def train(
     """Train a policy on drawn or recorded channels.
 
     ``pdm`` and ``pdg`` are trained by primal–dual learning on the training channels; the best epoch
-    is chosen on the validation channels. The network of ``pdx`` is trained on fresh channels, then
-    the multipliers of the scenario are found. That of ``learned-schedule`` is trained on random
-    cells and prices of energy.
+    is selected on the validation channels. The network of ``pdx`` is trained on new channels in
+    every step, then the multipliers of the scenario are calibrated. The network of
+    ``learned-schedule`` is trained on random cells and prices of energy.
 
     Args:
         scenario: the cell, the radio and the problem.
-        policy: a registered name, ``package.module:Class`` or a class.
-        channels: recorded or drawn channels.
-        channels_per_split: number of channels to draw for each split, without ``channels``, and
-            of the verdict; None: 1000, and as many as the verdict takes (see ``evaluate``).
-        preset: ``ours`` or ``paper``.
-        tensorboard: also log for TensorBoard, in ``out``.
-        out: directory for result, checkpoint and log; without it none is written.
+        policy: registered name, ``package.module:Class``, or a class.
+        channels: recorded or drawn :class:`feduplink.Channels`, a file, or an array (N, L, L);
+            None: channels are drawn.
+        channels_per_split: number of channels in each split and for the verdict; None: 1000, and
+            as many as the verdict needs, see :func:`evaluate`.
+        preset: ``ours`` or ``paper``; None: ``ours``.
+        tensorboard: also write TensorBoard event files in ``out``.
+        out: directory for the result, checkpoints and logs; None: nothing is written.
         resume: continue from the checkpoint in ``out``.
-        seed: of all random numbers.
-        device: where the training runs.
-        settings: fields of ``TrainingSettings``, ``NetworkSettings`` and ``GraphArchitecture``; and
-            ``noise_power_w``, ``transpose`` and ``channel_axes`` of recorded channels, as of
-            :func:`feduplink.make_channels`.
+        seed: seed of all random numbers.
+        device: device of the training.
+        settings: fields of :class:`feduplink.TrainingSettings`, ``NetworkSettings`` and
+            ``GraphArchitecture``; and ``noise_power_w``, ``transpose`` and ``channel_axes`` of
+            recorded channels, see :func:`feduplink.make_channels`.
 
+    Returns:
+        The policy with the weights of the best epoch, its history and its performance on the test
+        channels.
+
+    Raises:
+        InputError: if an argument is not accepted, or the policy cannot be trained.
+
+    >>> import torch
+    >>> import feduplink as fu
+    >>> run = fu.train(fu.Scenario(workers=2), "pdm", epochs=2, channels_per_split=50)
+    >>> run.policy.allocate(torch.ones(2, 2)).shape
+    torch.Size([2])
     """
     from feduplink.channels.channel_set import channels_for
     from feduplink.optimum import check_reachable
@@ -290,7 +300,7 @@ def train(
 
 
 def _result(trainer: Trainer[Any], data: Channels, *, is_fixed: bool) -> TrainingRun:
-    """The result; the verdict rests on the test channels alone if their number is fixed."""
+    """Judge the trained policy; ``is_fixed`` limits the verdict to the test channels."""
     trained, algorithm = trainer.trained(), trainer.algorithm
 
     policies, scenario, seed = {trained.name: trained}, trained.scenario, algorithm.seed

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feduplink import InputError, cli
+from feduplink import InputError
+from feduplink.cli import command_line
 from feduplink.federated.data import (
     DATA_SETS,
     DataFile,
@@ -119,7 +120,7 @@ def test_plain_files_are_fetched_and_checked(home, tmp_path: Path):
     assert {file_state(file, target) for file in entry.files} == {FileState.INTACT}
 
 
-def test_what_has_arrived_stays_when_a_later_file_does_not(home, tmp_path: Path):
+def test_downloaded_files_are_kept_if_a_later_one_fails(home, tmp_path: Path):
     directory, address = home
     names = [file.path.split("/")[1] for file in DATA_SETS["mnist"].files]
     for name in names[:2]:
@@ -132,7 +133,7 @@ def test_what_has_arrived_stays_when_a_later_file_does_not(home, tmp_path: Path)
     assert present == sorted(names[:2])
 
 
-def test_the_table_comes_out_of_its_archive(home, tmp_path: Path):
+def test_table_is_extracted_from_its_archive(home, tmp_path: Path):
     directory, address = home
     with zipfile.ZipFile(directory / "air.zip", "w") as archive:
         archive.writestr("AirQualityUCI.csv", "a;b\n")
@@ -142,7 +143,7 @@ def test_the_table_comes_out_of_its_archive(home, tmp_path: Path):
     assert (tmp_path / "airquality/AirQualityUCI.csv").read_bytes() == b"a;b\n"
 
 
-def test_the_command_fetches(home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_command_downloads_data_sets(home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     directory, address = home
     with zipfile.ZipFile(directory / "air.zip", "w") as archive:
         archive.writestr("AirQualityUCI.csv", "a;b\n")
@@ -150,14 +151,14 @@ def test_the_command_fetches(home, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(DATA_SETS, "airquality", entry)
     target, out = tmp_path / "data", tmp_path / "out"
     words = ["data", "--fetch", "airquality", "--verify", "--data", str(target), "--out", str(out)]
-    assert cli.main(words) == 0
+    assert command_line.main(words) == 0
     assert (target / "airquality/AirQualityUCI.csv").read_bytes() == b"a;b\n"
     sets = json.loads((out / "metrics.json").read_text())["sets"]
     assert sets["airquality"]["state"] == FileState.INTACT
     assert sets["mnist"]["state"] == FileState.MISSING
 
 
-def test_reviews_are_put_into_one_table(home, tmp_path: Path):
+def test_reviews_are_converted_to_one_table(home, tmp_path: Path):
     directory, address = home
     expected = review_archive(directory / "reviews.tar.gz")
     entry = served(
@@ -170,7 +171,7 @@ def test_reviews_are_put_into_one_table(home, tmp_path: Path):
     assert [review.split for review in reviews] == ["train"] * 3 + ["test"]
 
 
-def test_word_vectors_are_cut_to_the_reviews(home, tmp_path: Path):
+def test_word_vectors_cover_the_words_of_the_reviews(home, tmp_path: Path):
     directory, address = home
     expected = review_archive(directory / "reviews.tar.gz")
     imdb = served("imdb", address, ["reviews.tar.gz"], [digest_of(expected, "t.csv", tmp_path)])
@@ -184,7 +185,7 @@ def test_word_vectors_are_cut_to_the_reviews(home, tmp_path: Path):
     with pytest.raises(InputError, match="'imdb' is not in"):
         fetch(glove, tmp_path)
     fetch(imdb, tmp_path)
-    with pytest.raises(InputError, match="expected checksum; nothing was kept"):
+    with pytest.raises(InputError, match="expected checksum; the file was discarded"):
         fetch(glove, tmp_path)
     assert not (tmp_path / "glove").exists()
 
@@ -209,7 +210,7 @@ def test_word_vectors_are_cut_to_the_reviews(home, tmp_path: Path):
     assert content_digest(tmp_path / DATA_SETS["glove"].files[0].path) == content_digest(by_hand)
 
 
-def test_nothing_is_kept_of_a_wrong_or_missing_original(home, tmp_path: Path):
+def test_wrong_or_missing_originals_are_discarded(home, tmp_path: Path):
     directory, address = home
     (directory / "air.zip").write_bytes(b"no archive")
     target = tmp_path / "data"
@@ -224,7 +225,7 @@ def test_nothing_is_kept_of_a_wrong_or_missing_original(home, tmp_path: Path):
     assert list(target.iterdir()) == []
 
 
-def test_a_home_out_of_reach_is_one_sentence(tmp_path: Path):
+def test_unreachable_server_is_reported_in_one_sentence(tmp_path: Path):
     entry = served("airquality", "http://127.0.0.1:9", ["air.zip"], ["?"])
     with pytest.raises(InputError) as refused:
         fetch(entry, tmp_path)
@@ -233,7 +234,7 @@ def test_a_home_out_of_reach_is_one_sentence(tmp_path: Path):
     )
 
 
-def test_a_connection_that_breaks_off_is_one_sentence(tmp_path: Path):
+def test_interrupted_download_is_reported_in_one_sentence(tmp_path: Path):
     class BreaksOff(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -251,11 +252,13 @@ def test_a_connection_that_breaks_off_is_one_sentence(tmp_path: Path):
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_a_missing_set_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_missing_data_set_is_refused_with_the_download_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.delenv("FEDUPLINK_DATA", raising=False)
     with pytest.raises(InputError, match="'feduplink data --fetch mnist --data DIR'"):
         require("mnist")
-    with pytest.raises(InputError, match=r"AirQualityUCI.csv is missing\); fetch it with"):
+    with pytest.raises(InputError, match=r"AirQualityUCI.csv is missing\); download it with"):
         require("airquality", tmp_path)
     with pytest.raises(InputError, match="'cifar' is unknown; accepted: mnist"):
         data_set("cifar")
@@ -269,7 +272,7 @@ def test_the_directory_is_the_given_one_or_that_of_the_variable(monkeypatch: pyt
     assert data_directory() is None
 
 
-def test_damage_is_noticed(tmp_path: Path):
+def test_damaged_files_are_detected(tmp_path: Path):
     path = tmp_path / "file.csv.xz"
     path.write_bytes(lzma.compress(b"content"))
     file = DataFile("file.csv.xz", content_digest(path), "http://nowhere")
@@ -284,7 +287,7 @@ def test_damage_is_noticed(tmp_path: Path):
     assert file_state(file, tmp_path) is FileState.MISSING
 
 
-def test_tokens():
+def test_tokens_are_words_clitics_and_punctuation():
     text = "Don't<br />stop! It’s 10/10, they'd say"
     expected = ["do", "n't", "stop", "!", "it", "'s", "10", "/", "10", ",", "they", "'d", "say"]
     assert list(tokens(text)) == expected
@@ -306,7 +309,7 @@ def test_encoding_cuts_pads_and_knows_the_unknown():
     assert rows.itemsize == 2
 
 
-def test_every_set_says_what_a_user_must_know():
+def test_every_data_set_has_licence_and_source():
     for entry in DATA_SETS.values():
         assert entry.licence
         assert entry.source.startswith("http")
@@ -319,7 +322,7 @@ def test_the_real_files_are_intact(real_data: Path):
         assert {file_state(file, real_data) for file in entry.files} == {FileState.INTACT}
 
 
-def test_the_real_vocabulary_is_what_our_tokeniser_finds(real_data: Path):
+def test_tokeniser_reproduces_the_vocabulary(real_data: Path):
     reviews = read_reviews(real_data / "imdb/imdb_50k.csv.xz")
     frequent = most_frequent((r.text for r in reviews if r.split == "train"), 25_000)
     with np.load(real_data / "glove/glove_6b_50d_imdb25k_f16.npz") as arrays:

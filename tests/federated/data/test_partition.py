@@ -25,7 +25,7 @@ def test_iid_shares_are_disjoint_and_of_the_given_sizes():
     assert len(set(torch.cat(shares).tolist())) == 75
 
 
-def test_sizes_shrink_in_proportion_only_if_they_must():
+def test_sizes_are_scaled_only_if_their_sum_is_too_large():
     assert fitted_sizes(SIZES, 75).tolist() == SIZES.tolist()
     assert fitted_sizes(SIZES, 50).tolist() == [26, 6, 16]
     with pytest.raises(InputError, match="cannot share 3 examples"):
@@ -64,7 +64,7 @@ def test_noise_and_importance_follow_the_formulas():
     np.testing.assert_allclose(importance_of_noise(levels), expected)
 
 
-def test_noise_weighs_workers_by_quality_and_changes_nothing_else():
+def test_weights_for_noise_change_the_weights_only():
     scenario = Scenario(workers=3, rate_min=0.4)
     weighed = weighed_by_noise(scenario)
     expected = importance_of_noise(noise_levels(data_sizes(3)))

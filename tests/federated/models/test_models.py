@@ -139,7 +139,7 @@ def test_tokens_may_be_of_any_whole_type():
     torch.testing.assert_close(stack.module(tokens[0].short()), stack.module(tokens[0]))
 
 
-def test_what_follows_a_review_does_not_matter():
+def test_padding_does_not_affect_scores():
     torch.manual_seed(0)
     network = ReviewClassifier(torch.randn(30, 6), hidden=5).eval()
     stack = ModelStack(network)
@@ -163,7 +163,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("lengths", [[1], [5, 5, 5], [100, 33, 32, 32, 1], [3, 2, 1]])
-def test_every_step_of_every_sequence_has_a_place_of_its_own(lengths: list[int]):
+def test_packing_assigns_distinct_places(lengths: list[int]):
     packing = Packing(lengths, CPU)
     expected = {(m, t) for m, length in enumerate(lengths) for t in range(length)}
     found = list(zip(packing.sequence.tolist(), packing.time.tolist(), strict=True))
@@ -173,7 +173,7 @@ def test_every_step_of_every_sequence_has_a_place_of_its_own(lengths: list[int])
     assert places.tolist() == list(range(sum(lengths)))
 
 
-def test_a_stretch_holds_the_sequences_that_run_and_their_steps():
+def test_stretches_contain_the_running_sequences():
     packing = Packing([40, 3, 3], CPU)
     pairs = torch.stack((packing.sequence, packing.time), dim=-1)
     seen = []

@@ -43,7 +43,7 @@ def no_task(workers: int) -> int:
     return workers
 
 
-def test_a_function_is_called_with_what_was_set():
+def test_task_function_receives_the_given_options():
     assert load_task(f"{HERE}:plain", workers=3) is BLOBS
     assert load_task(f"{HERE}:spread", workers=3).work.batch_size == 5
     assert load_task(f"{HERE}:spread", workers=3, partition="odd").work.batch_size == 7
@@ -69,19 +69,19 @@ def test_a_task_itself_must_fit_the_scenario():
         (
             "airquality",
             {"partition": "iid"},
-            "partition: 'iid' is not accepted; accepted with the ",
+            "partition: 'iid' is not accepted; the task airquality has no",
         ),
-        ("digits", {"directory": Path("x")}, "accepted with the task digits: no directory."),
+        ("digits", {"directory": Path("x")}, "the task digits has no option directory."),
         ("digits", {"partition": "odd"}, "partition: 'odd' is unknown; accepted: iid, gaussian"),
-        (f"{HERE}:plain", {"partition": "iid"}, f"with the task {HERE}:plain: no partition"),
-        (f"{HERE}:BLOBS", {"partition": "iid"}, "BLOBS: no partition"),
+        (f"{HERE}:plain", {"partition": "iid"}, f"the task {HERE}:plain has no option partition"),
+        (f"{HERE}:BLOBS", {"partition": "iid"}, "BLOBS has no option partition"),
         (f"{HERE}:needs_more", {}, "needs_more cannot be called with workers=N"),
         (f"{HERE}:HERE", {}, "HERE cannot be called with workers=N"),
         (f"{HERE}:no_task", {}, "no_task returned a int; accepted: a Task."),
         (f"{HERE}:nothing", {}, f"task: {HERE}:nothing cannot be imported"),
     ],
 )
-def test_what_is_no_task_is_refused_by_name(name: str, options: dict, sentence: str):
+def test_unknown_tasks_and_options_are_refused(name: str, options: dict, sentence: str):
     with pytest.raises(InputError) as refusal:
         load_task(name, workers=3, **options)
     assert sentence in str(refusal.value)

@@ -39,7 +39,7 @@ def draw(task, seed=0):
     return task.data(np.random.default_rng(seed))
 
 
-def test_digits_are_real_balanced_and_held_out():
+def test_digits_are_balanced_with_a_separate_test_set():
     data = draw(load_task("digits", workers=8))
     assert len(data.pool) == 4000
     assert len(data.test) == 1000
@@ -62,7 +62,7 @@ def test_digits_learn_in_a_few_rounds():
 
 
 @pytest.mark.parametrize("partition", ["gaussian", "dirichlet"])
-def test_partitions_make_workers_unalike(partition):
+def test_partitions_change_the_data_of_workers(partition):
     iid, skewed = (draw(load_task("digits", workers=8, partition=p)) for p in ("iid", partition))
 
     def spread(data):
@@ -120,7 +120,7 @@ def test_idx_files(tmp_path: Path):
     ("images", "labels"),
     [((2, 28, 28), [3, 10]), ((3, 28, 28), [3, 1]), ((2, 28, 27), [3, 1])],
 )
-def test_images_and_labels_belong_together(
+def test_mismatched_images_and_labels_are_refused(
     tmp_path: Path, images: tuple[int, ...], labels: list[int]
 ):
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(idx(np.zeros(images)))
@@ -129,13 +129,13 @@ def test_images_and_labels_belong_together(
         mnist_task.read_images(tmp_path, "train")
 
 
-def test_grey_levels_come_back_from_what_models_see():
+def test_grey_levels_inverts_standardised():
     images = torch.arange(256, dtype=torch.uint8)
     assert mnist_task.grey_levels(mnist_task.standardised(images)).equal(images)
     assert mnist_task.grey_levels(torch.tensor([-9.0, 9.0])).tolist() == [0, 255]
 
 
-def test_readings_with_a_missing_value_are_left_out(tmp_path: Path):
+def test_incomplete_readings_are_excluded(tmp_path: Path):
     path = tmp_path / "table.csv"
     columns = ("Date", *airquality_task.FEATURES, airquality_task.TARGET)
     rows = [
@@ -205,7 +205,7 @@ def test_mnist_curves_of_the_specification(real_data: Path):
     assert 0.2 < published.final_error("rand") < 0.4
 
 
-def test_reviews_are_whole(real_data: Path):
+def test_reviews_are_not_truncated(real_data: Path):
     task = load_task("imdb", workers=8, directory=real_data)
     data = draw(task)
     assert data.pool.inputs.shape == (25_000, 2770)

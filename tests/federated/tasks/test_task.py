@@ -79,7 +79,7 @@ def check(task: Task) -> None:
             lambda: nn.Sequential(nn.Linear(2, 3), nn.Flatten(0)),
             "not return one output per example",
         ),
-        (nn.Identity, "model: Identity has no weights to train"),
+        (nn.Identity, "model: Identity has no trainable weights"),
     ],
 )
 def test_models_that_cannot_be_federated_are_refused(model, sentence: str):
@@ -93,16 +93,19 @@ def test_models_that_cannot_be_federated_are_refused(model, sentence: str):
     [
         (
             {"loss": nn.CrossEntropyLoss()},
-            r"^loss: of shape \(\) for 6 examples; accepted: one value per example, \(B,\), as "
-            r"with reduction='none'\.$",
+            r"^loss: shape \(\) is returned for 6 examples; accepted: one value per example, "
+            r"\(B,\), as with reduction='none'\.$",
         ),
         (
             {"loss": lambda out, y: (out - y[:, None]).square()},
-            r"^loss: of shape \(6, 3\) for 6 examples; accepted: one value per example",
+            r"^loss: shape \(6, 3\) is returned for 6 examples; accepted: one value per example",
         ),
         ({"loss": lambda out, y: out @ y}, r"^loss: it fails on outputs of shape \(6, 3\) and ta"),
         ({"loss": lambda out, _y: out.detach().sum(-1)}, "^loss: it has no gradient"),
-        ({"metric": lambda out, _y: out}, r"^metric: of shape \(6, 3\); accepted: one number"),
+        (
+            {"metric": lambda out, _y: out},
+            r"^metric: shape \(6, 3\) is returned; accepted: one number",
+        ),
         ({"metric": lambda out, y: out @ y}, r"^metric: it fails on outputs of shape \(6, 3\)"),
     ],
 )
@@ -121,7 +124,7 @@ def test_losses_and_metrics_that_cannot_be_used_are_refused(changes: dict, sente
     ],
     ids=["group normalisation", "statistics of the batch", "frozen weights"],
 )
-def test_what_works_is_accepted_and_left_alone(model):
+def test_valid_tasks_are_accepted_and_unchanged(model):
     task = task_with(model)
     stack = ModelStack(task.model())
     before = copy.deepcopy(stack.module.state_dict())
@@ -131,7 +134,7 @@ def test_what_works_is_accepted_and_left_alone(model):
     assert all(values.equal(before[name]) for name, values in stack.module.state_dict().items())
 
 
-def test_a_recurrent_module_with_a_pass_of_its_own_is_accepted_unless_weights_are_frozen():
+def test_recurrent_module_with_stacked_forward_is_accepted_unless_weights_are_frozen():
     def reviews(frozen: bool) -> nn.Module:
         module = ReviewClassifier(torch.randn(9, 4), hidden=3)
         module.embedding.requires_grad_(not frozen)

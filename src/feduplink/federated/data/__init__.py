@@ -1,4 +1,4 @@
-"""Real data sets: what they are, where they come from, and whether they are here."""
+"""Data sets of the tasks: description, download and verification."""
 
 from feduplink.federated.data.datasets import (
     DATA_SETS,

@@ -1,9 +1,7 @@
 """Data sets of the tasks: licences, sources, checksums, download and conversion.
 
-Files are looked for in one directory, given by the caller or by ``FEDUPLINK_DATA``.
-
-A file that is built from an original archive is checked by its content, since the bytes that a
-compressor writes depend on its version.
+All files are in one directory, given by the caller or by ``FEDUPLINK_DATA``. The checksum of a
+compressed file is that of its content, because the output of compressors depends on their version.
 """
 
 from __future__ import annotations
@@ -30,23 +28,28 @@ from feduplink.progress import progress_bars
 from feduplink.storage.files import reading
 from feduplink.validation import import_extra
 
-#: Environment variable with the directory of the data sets.
+#: Environment variable that contains the directory of the data sets.
 DIRECTORY_VARIABLE = "FEDUPLINK_DATA"
 
-#: Maximum size of a file of arrays.
+#: Maximum size of a NumPy archive in bytes.
 _MAX_NPZ_BYTES = 1 << 28
-#: Number of words with vectors, and the file of the vectors in their archive.
-_WORDS = 25_000
+#: Number of words with vectors.
+_NUM_WORDS = 25_000
+#: File of the word vectors in the GloVe archive.
 _GLOVE_MEMBER = "glove.6B.50d.txt"
-#: Split, label, number and rating of a labelled review, from its name in the archive.
-_REVIEW = re.compile(r"[^/]+/([^/]+)/(neg|pos)/(\d+)_(\d+)\.txt")
+#: File name of a labelled review in the archive: split, label, number and rating.
+_REVIEW_NAME = re.compile(r"[^/]+/([^/]+)/(neg|pos)/(\d+)_(\d+)\.txt")
 
 _DOWNLOAD_BLOCK_BYTES = 1 << 18
 _TIMEOUT_S = 60
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
-    """Read all arrays by name; pickled objects are refused."""
+    """Read all arrays of a NumPy archive by name.
+
+    Raises:
+        InputError: if the file is missing, damaged, too large, or contains pickled objects.
+    """
     with (
         reading(path, "data", "damaged", _MAX_NPZ_BYTES),
         np.load(path, allow_pickle=False) as arrays,
@@ -55,18 +58,21 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
 
 
 def air_quality_table(original: Path, target: Path, _directory: Path) -> None:
-    """Extract the table of the target's name."""
+    """Extract the table with the file name of ``target`` from the archive ``original``."""
     with zipfile.ZipFile(original) as archive:
         target.write_bytes(archive.read(target.name))
 
 
 def review_table(original: Path, target: Path, _directory: Path) -> None:
-    """Write a row per labelled review, ordered by split (train, test), label and number."""
+    """Convert the archive ``original`` to a table of the labelled reviews.
+
+    Rows are sorted by split (train, test), label and number.
+    """
     rows = []
     with tarfile.open(original) as archive:
         for member in archive:
             source = archive.extractfile(member)
-            if source and (found := _REVIEW.fullmatch(member.name)):
+            if source and (found := _REVIEW_NAME.fullmatch(member.name)):
                 split, label, number, rating = found.groups()
                 text = source.read().decode("utf-8")
                 rows.append((split, int(label == "pos"), int(number), int(rating), text))
@@ -78,9 +84,12 @@ def review_table(original: Path, target: Path, _directory: Path) -> None:
 
 
 def word_vectors(original: Path, target: Path, directory: Path) -> None:
-    """Write the vectors of the most frequent tokens of the training reviews; zero if unknown."""
+    """Extract the GloVe vectors of the most frequent tokens of the training reviews.
+
+    Tokens that GloVe does not contain have zero vectors.
+    """
     reviews = read_reviews(directory / "imdb" / "imdb_50k.csv.xz")
-    frequent = most_frequent((r.text for r in reviews if r.split == "train"), _WORDS)
+    frequent = most_frequent((r.text for r in reviews if r.split == "train"), _NUM_WORDS)
     row_of = {token: row for row, (token, _) in enumerate(frequent)}
     vectors = np.zeros((len(frequent), 50), np.float16)
     in_glove = np.zeros(len(frequent), np.bool_)
@@ -99,19 +108,19 @@ def word_vectors(original: Path, target: Path, directory: Path) -> None:
     )
 
 
-#: Makes a file from its original: ``(original, target, data directory)``.
+#: Function that converts a downloaded file: ``(original, target, data directory)``.
 Build = Callable[[Path, Path, Path], None]
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a data set.
+    """File of a data set.
 
     Attributes:
-        path: relative to the data directory.
-        sha256: of the file, or of its content if it ends with ``.xz`` or ``.npz``.
-        url: of its original.
-        build: makes the file from the original; None if the original is the file.
+        path: path relative to the data directory.
+        sha256: SHA-256 checksum; see :func:`content_digest`.
+        url: address of the original.
+        build: function that converts the original to the file; None if they are equal.
 
     """
 
@@ -123,7 +132,16 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set, its licence and its files; these may be built from the sets in ``needs``."""
+    """Data set.
+
+    Attributes:
+        name: name of the data set on the command line.
+        title: short description.
+        licence: licence of the data.
+        source: web page of the data.
+        files: files of the data set.
+        needs: names of data sets that are needed to build the files.
+    """
 
     name: str
     title: str
@@ -133,7 +151,7 @@ class DataSet:
     needs: tuple[str, ...] = ()
 
 
-# The author's own server refuses most clients; this is the copy PyTorch serves.
+# The copy of PyTorch, because the server of the author refuses most clients.
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _MNIST_SHA256 = {
     "train-images-idx3": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
@@ -203,28 +221,42 @@ DATA_SETS: dict[str, DataSet] = {
 
 
 def data_set(name: str) -> DataSet:
-    """Find a data set by its name."""
+    """Look up a data set by name.
+
+    Raises:
+        InputError: if the name is unknown.
+
+    >>> data_set("mnist").licence
+    'CC BY-SA 3.0'
+    """
     if name not in DATA_SETS:
         raise unknown_name("data", name, DATA_SETS)
     return DATA_SETS[name]
 
 
 def data_directory(given: Path | None = None) -> Path | None:
-    """Return the directory of the data sets: the given one, that of ``FEDUPLINK_DATA``, or None."""
+    """Directory of the data sets: ``given``, or else that of ``FEDUPLINK_DATA``, or else None."""
     variable = os.environ.get(DIRECTORY_VARIABLE)
     return given or (Path(variable) if variable else None)
 
 
 def require(name: str, directory: Path | None = None) -> Path:
-    """Return the directory that holds all files of a set.
+    """Check that all files of a data set exist.
+
+    Args:
+        name: name of the data set.
+        directory: directory of the data sets; None uses that of ``FEDUPLINK_DATA``.
+
+    Returns:
+        Directory of the data sets.
 
     Raises:
-        InputError: if a file is missing, with the command that fetches the set.
+        InputError: if a file is missing; the message contains the command that downloads it.
     """
     entry = data_set(name)
     root = data_directory(directory)
     advice = (
-        f"fetch it with 'feduplink data --fetch {name} --data DIR' and name the directory with "
+        f"download it with 'feduplink data --fetch {name} --data DIR' and give the directory by "
         f"--data DIR or {DIRECTORY_VARIABLE}=DIR"
     )
     if root is None:
@@ -238,7 +270,7 @@ def require(name: str, directory: Path | None = None) -> Path:
 
 
 class FileState(StrEnum):
-    """State of a file or of a data set, the worst one last."""
+    """State of a file or of a data set, in order of increasing severity."""
 
     PRESENT = "here"
     INTACT = "intact"
@@ -247,7 +279,13 @@ class FileState(StrEnum):
 
 
 def file_state(file: DataFile, directory: Path, verify: bool = True) -> FileState:
-    """Return whether a file is present or, with ``verify``, has the right checksum."""
+    """Check whether a file exists and has the expected checksum.
+
+    Args:
+        file: file of a data set.
+        directory: directory of the data sets.
+        verify: whether to compute the checksum of an existing file.
+    """
     path = directory / file.path
     if not path.is_file():
         return FileState.MISSING
@@ -257,7 +295,13 @@ def file_state(file: DataFile, directory: Path, verify: bool = True) -> FileStat
 
 
 def data_state(entry: DataSet, root: Path | None, verify: bool) -> FileState:
-    """Return the worst :func:`file_state` of the files of a set."""
+    """Return the worst :func:`file_state` of the files of a data set.
+
+    Args:
+        entry: data set.
+        root: directory of the data sets; None means that all files are missing.
+        verify: whether to compute the checksums of existing files.
+    """
     if root is None:
         return FileState.MISSING
     states = {file_state(file, root, verify) for file in entry.files}
@@ -265,7 +309,7 @@ def data_state(entry: DataSet, root: Path | None, verify: bool) -> FileState:
 
 
 def _has_content(path: Path, sha256: str) -> bool:
-    """Whether a file can be read and has this digest."""
+    """Whether a file can be read and has the checksum ``sha256``."""
     try:
         return content_digest(path) == sha256
     except (OSError, EOFError, ValueError, lzma.LZMAError):
@@ -273,7 +317,10 @@ def _has_content(path: Path, sha256: str) -> bool:
 
 
 def content_digest(path: Path) -> str:
-    """SHA-256 of a file; of its content for ``.xz``, of its arrays for ``.npz``."""
+    """Compute the SHA-256 checksum of a file.
+
+    For ``.xz`` files it is that of the uncompressed content, for ``.npz`` files that of the arrays.
+    """
     if path.suffix != ".npz":
         with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -286,12 +333,16 @@ def content_digest(path: Path) -> str:
 
 
 def fetch(entry: DataSet, directory: Path) -> None:
-    """Download the files of a set to ``directory`` and build those that need it.
+    """Download and convert the missing or damaged files of a data set.
 
-    Intact files are left alone, and no file is replaced by one with a wrong checksum.
+    A file is only written if its checksum is correct.
+
+    Args:
+        entry: data set.
+        directory: directory of the data sets.
 
     Raises:
-        InputError: if an original cannot be downloaded, or a file has a wrong checksum.
+        InputError: if a file cannot be downloaded or has a wrong checksum.
     """
     for file in entry.files:
         if file_state(file, directory) is FileState.INTACT:
@@ -315,7 +366,7 @@ def fetch(entry: DataSet, directory: Path) -> None:
             if not _has_content(made, file.sha256):
                 raise InputError(
                     f"data: {file.path} from {file.url} does not have the expected checksum; "
-                    "nothing was kept."
+                    "the file was discarded."
                 )
             target = directory / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -333,8 +384,8 @@ def _download(url: str, target: Path) -> None:
     )
     try:
         download(url, str(target), None)
-    except OSError as error:  # the base class of the exceptions of requests
-        cause: BaseException = error  # requests and urllib3 wrap it several times
+    except OSError as error:  # base class of the exceptions of requests
+        cause: BaseException = error  # requests and urllib3 wrap the cause several times
         while inner := cause.__cause__ or cause.__context__:
             cause = inner
         reason = str(cause).removesuffix(".") or type(cause).__name__

@@ -1,4 +1,4 @@
-"""Partitions of the examples between the workers."""
+"""Partition of examples between workers, and noise on their data."""
 
 from __future__ import annotations
 
@@ -12,22 +12,40 @@ from feduplink.errors import InputError, unknown_name
 from feduplink.scenario import Scenario, data_sizes
 from feduplink.settings import Partition
 
-#: Sum of the workers' noise levels in the paper, in grey levels of 0 to 255.
+#: Sum of the noise standard deviations of all workers in the paper, in grey levels from 0 to 255.
 TOTAL_NOISE_STD = 500.0
-#: Minimum number of examples of a worker in the Dirichlet partition.
+#: Minimum number of examples per worker in the Dirichlet partition.
 MIN_EXAMPLES = 10
 
 _Sizes = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def check_partition(partition: str) -> None:
-    """Refuse an unknown name of a partition."""
+    """Check the name of a partition.
+
+    Raises:
+        InputError: if the name is unknown.
+    """
     if partition not in get_args(Partition):
         raise unknown_name("partition", partition, get_args(Partition))
 
 
 def fitted_sizes(sizes: _Sizes, available: int) -> _Sizes:
-    """Scale ``sizes`` down proportionally if their sum exceeds ``available``."""
+    """Scale numbers of examples down proportionally if their sum is too large.
+
+    Args:
+        sizes: numbers of examples k_i of the workers, (L,).
+        available: maximum of their sum.
+
+    Returns:
+        Numbers of examples, (L,).
+
+    Raises:
+        InputError: if a worker would have no examples.
+
+    >>> fitted_sizes(np.array([10, 30]), available=20)
+    array([ 5, 15])
+    """
     if sizes.sum() <= available:
         return sizes
     fitted: _Sizes = np.floor(sizes * (available / sizes.sum())).astype(np.int64)
@@ -40,7 +58,16 @@ def fitted_sizes(sizes: _Sizes, available: int) -> _Sizes:
 
 
 def iid_shares(rows: int, sizes: _Sizes, rng: np.random.Generator) -> tuple[Tensor, ...]:
-    """Draw ``sizes[i]`` rows for worker i without replacement."""
+    """Draw rows for every worker without replacement.
+
+    Args:
+        rows: number of rows N.
+        sizes: numbers of examples k_i of the workers, (L,).
+        rng: generator of random numbers.
+
+    Returns:
+        Rows of each worker, (k_i,) int64.
+    """
     order = torch.from_numpy(rng.permutation(rows)[: sizes.sum()])
     return tuple(torch.split(order, sizes.tolist()))
 
@@ -48,7 +75,17 @@ def iid_shares(rows: int, sizes: _Sizes, rng: np.random.Generator) -> tuple[Tens
 def held_out_and_shares(
     rows: int, held_out: int, sizes: _Sizes, rng: np.random.Generator
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Draw ``held_out`` rows for the test, and :func:`iid_shares` of the others."""
+    """Draw rows of the test set, and rows of every worker from the others.
+
+    Args:
+        rows: number of rows N.
+        held_out: number of rows of the test set.
+        sizes: numbers of examples k_i of the workers, (L,).
+        rng: generator of random numbers.
+
+    Returns:
+        Rows of the test set, (held_out,), and of each worker, (k_i,), int64.
+    """
     order = torch.from_numpy(rng.permutation(rows))
     test, train = order[:held_out], order[held_out:]
     return test, tuple(train[share] for share in iid_shares(len(train), sizes, rng))
@@ -57,10 +94,23 @@ def held_out_and_shares(
 def dirichlet_shares(
     labels: Tensor, sizes: _Sizes, rng: np.random.Generator, concentration: float = 1.0
 ) -> tuple[Tensor, ...]:
-    """Draw skewed labels: worker i gets a share θ_{d,i} of class d, θ_d ~ Dir(κ, ..., κ).
+    """Draw rows with different distributions of labels for every worker.
 
-    Worker i keeps at most ``sizes[i]`` of its examples at random. The draw is repeated if a worker
-    gets fewer than :data:`MIN_EXAMPLES` examples.
+    Worker i gets the fraction θ_{d,i} of class d, with θ_d ~ Dir(κ, ..., κ), and keeps a random
+    subset of at most k_i examples. The draw is repeated if a worker gets fewer than
+    :data:`MIN_EXAMPLES` examples.
+
+    Args:
+        labels: classes of the examples, (N,) int64.
+        sizes: maximum numbers of examples k_i of the workers, (L,).
+        rng: generator of random numbers.
+        concentration: κ; smaller values give more different distributions.
+
+    Returns:
+        Rows of each worker, int64.
+
+    Raises:
+        InputError: if there are too few examples for the number of workers.
     """
     classes = [np.flatnonzero(labels.numpy() == label) for label in np.unique(labels.numpy())]
     workers = len(sizes)
@@ -84,10 +134,16 @@ def dirichlet_shares(
 
 
 def noise_levels(sizes: _Sizes) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return η_i, standard deviation of worker i's pixel noise in grey levels, (L,).
+    """Compute the standard deviation η_i of the pixel noise of every worker.
 
-    η_i is proportional to 1 + ln(max k / k_i), with the sum :data:`TOTAL_NOISE_STD`: the fewer data
-    a worker has, the noisier they are.
+    η_i is proportional to 1 + ln(max k / k_i), with the sum :data:`TOTAL_NOISE_STD`, so that
+    workers with few examples have noisy ones.
+
+    Args:
+        sizes: numbers of examples k_i of the workers, (L,).
+
+    Returns:
+        η in grey levels, (L,).
     """
     relative = 1 + np.log(sizes.max() / sizes)
     return np.asarray(TOTAL_NOISE_STD * relative / relative.sum())
@@ -96,12 +152,22 @@ def noise_levels(sizes: _Sizes) -> np.ndarray[Any, np.dtype[np.float64]]:
 def importance_of_noise(
     levels: np.ndarray[Any, np.dtype[np.float64]],
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return weights ω_i = exp(2 − (η_i − min η) / 30) of workers with noise η_i, (L,)."""
+    """Compute the weights of workers with noisy data, ω_i = exp(2 − (η_i − min η) / 30).
+
+    Args:
+        levels: standard deviations η of the noise in grey levels, (L,).
+
+    Returns:
+        Weights ω, (L,).
+    """
     return np.asarray(np.exp(2 - (levels - levels.min()) / 30))
 
 
 def weighed_by_noise(scenario: Scenario) -> Scenario:
-    """Return the scenario with the paper's weights for noisy data, by quality instead of amount."""
+    """Replace the weights of a scenario by those of the paper for noisy data.
+
+    See :func:`importance_of_noise`.
+    """
     importance = importance_of_noise(noise_levels(data_sizes(scenario.workers)))
     return scenario.replace(weights=tuple(importance.tolist()))
 
@@ -112,7 +178,17 @@ def with_pixel_noise(
     levels: np.ndarray[Any, np.dtype[np.float64]],
     rng: np.random.Generator,
 ) -> Tensor:
-    """Return a copy of ``images`` (N, pixels) uint8 with each worker's noise on its rows."""
+    """Add Gaussian noise to the images of every worker.
+
+    Args:
+        images: grey levels, (N, pixels) uint8.
+        shares: rows of each worker, (k_i,) int64.
+        levels: standard deviation of each worker's noise in grey levels, (L,).
+        rng: generator of random numbers.
+
+    Returns:
+        Noisy images, clipped to 0 to 255, (N, pixels) uint8.
+    """
     noisy = images.clone()
     for rows, level in zip(shares, levels, strict=True):
         grey = images[rows].numpy()

@@ -1,4 +1,4 @@
-"""Movie reviews as tokens: the reader, the tokeniser, the vocabulary."""
+"""Movie reviews as tokens: reader, tokeniser and vocabulary."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ import numpy as np
 
 from feduplink.storage.files import reading
 
-#: Rows of the embedding before those of the vocabulary: unknown words, and padding.
+#: Token ids of unknown words and of padding; those of the vocabulary follow.
 UNKNOWN, PADDING = 0, 1
+#: Number of token ids before those of the vocabulary.
 SPECIAL_TOKENS = 2
 
-#: Maximum size of a file, ten times that of 50,000 reviews.
+#: Maximum size of a file in bytes, ten times that of 50,000 reviews.
 _MAX_BYTES = 1 << 28
 
 _TOKEN = re.compile(r"[a-z0-9]+(?=n't\b)|n't\b|'(?:s|m|re|ve|d|ll)\b|[a-z0-9]+|[^\sa-z0-9]")
@@ -28,7 +29,13 @@ _TOKEN = re.compile(r"[a-z0-9]+(?=n't\b)|n't\b|'(?:s|m|re|ve|d|ll)\b|[a-z0-9]+|[
 
 @dataclass(frozen=True)
 class Review:
-    """One labelled review."""
+    """Labelled review.
+
+    Attributes:
+        split: ``train`` or ``test``.
+        positive: whether the review is positive.
+        text: text of the review.
+    """
 
     split: str
     positive: bool
@@ -36,7 +43,11 @@ class Review:
 
 
 def read_reviews(path: Path) -> Iterator[Review]:
-    """Read the reviews of ``imdb_50k.csv.xz`` in the order of the file."""
+    """Read the reviews of ``imdb_50k.csv.xz`` in the order of the file.
+
+    Raises:
+        InputError: if the file is missing or damaged.
+    """
     with (
         reading(path, "data", "damaged", _MAX_BYTES),
         lzma.open(path, "rt", encoding="utf-8", newline="") as file,
@@ -46,13 +57,17 @@ def read_reviews(path: Path) -> Iterator[Review]:
 
 
 def tokens(text: str) -> Iterator[str]:
-    """Split a review into words, clitics and punctuation marks, in lower case."""
+    """Split a review into words, clitics and punctuation marks, in lower case.
+
+    >>> list(tokens("It isn't bad!"))
+    ['it', 'is', "n't", 'bad', '!']
+    """
     plain = text.lower().replace("<br />", " ").replace("’", "'")
     return (match.group() for match in _TOKEN.finditer(plain))
 
 
 def most_frequent(texts: Iterable[str], count: int) -> list[tuple[str, int]]:
-    """Return the ``count`` most frequent tokens and their counts; ties in alphabetical order."""
+    """Return the ``count`` most frequent tokens with their counts, ties in alphabetical order."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(tokens(text))
@@ -62,18 +77,17 @@ def most_frequent(texts: Iterable[str], count: int) -> list[tuple[str, int]]:
 def encode(
     texts: Iterable[str], vocabulary: dict[str, int], length: int | None = None
 ) -> tuple[np.ndarray[Any, np.dtype[np.int16]], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Encode N texts as rows of the embedding.
+    """Encode N texts as token ids.
 
-    Words outside the vocabulary become :data:`UNKNOWN`; a text without tokens is one unknown word.
+    Words outside the vocabulary become :data:`UNKNOWN`; so does a text without tokens.
 
     Args:
         texts: N texts.
-        vocabulary: row of the embedding by word.
-        length: maximum number of tokens of a text; None: all.
+        vocabulary: token id by word.
+        length: maximum number of tokens of a text; None: no limit.
 
     Returns:
-        Rows (N, T), padded with :data:`PADDING` (16 bits: 25,000 whole reviews take 140 MB), and
-        lengths of the texts in tokens (N,).
+        Token ids padded with :data:`PADDING`, (N, T) int16, and numbers of tokens, (N,) int64.
     """
     rows = [
         np.array([vocabulary.get(t, UNKNOWN) for t in islice(tokens(text), length)] or [UNKNOWN])

@@ -1,4 +1,4 @@
-"""Models that train as many at once: the tasks' networks, and any module by vectorisation."""
+"""Networks of the tasks, and vectorised computation of many copies of a module."""
 
 from feduplink.federated.models.lstm import ReviewClassifier
 from feduplink.federated.models.stacked import ModelStack, Perceptron, Weights, nguyen_widrow_

@@ -1,14 +1,13 @@
-"""Sentiment network: word vectors and a bidirectional LSTM, many models side by side.
+"""Sentiment network of word vectors and a bidirectional LSTM, for many models at once.
 
-An LSTM is bound by latency: it computes hundreds of small products one after the other. Therefore
-the models of all workers and simulations, and both directions, share one recurrence: a batched
-product per step in time in the forward pass, and one in the backward pass. The contributions of
-the inputs and the gradients of the weights are a few large products. The element-wise operations
-between the products are a fused kernel on a GPU, the one of ``nn.LSTMCell``.
+An LSTM is limited by latency, because it computes hundreds of small products in sequence. The
+models of all workers and simulations, and both directions, therefore share one recurrence with one
+batched product per time step in the forward and in the backward pass. Contributions of the inputs
+and gradients of the weights are computed in large products. On a GPU the element-wise operations
+are the fused kernel of ``nn.LSTMCell``. ``docs/notes/lstm.md`` compares it with ``nn.LSTM``.
 
-Sequences are packed, longest first: a step computes and saves only those that have not ended.
-
-PyTorch's LSTM takes 2 to 6 times as long when it is called per worker (``docs/notes/lstm.md``).
+Sequences are packed in descending order of length; a time step only processes those that have not
+ended.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from feduplink.federated.data.reviews import PADDING
 from feduplink.federated.models.stacked import Weights
 
-#: Maximum number of steps of a stretch. It bounds the memory of products over a whole stretch, and
-#: is large enough for their efficiency on a GPU.
+#: Maximum number of time steps in a stretch: limits the memory of products over a stretch, but
+#: keeps them large enough to be efficient on a GPU.
 _MAX_STEPS = 32
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive steps in time with the same running sequences.
+    """Consecutive time steps with the same running sequences.
 
     Attributes:
-        start: first step in time.
-        duration: number of steps.
-        running: number of sequences that have not ended, which are the first ones.
+        start: first time step.
+        duration: number of time steps.
+        running: number of sequences that have not ended; they are the first ones.
         place: first place of the stretch in a packed tensor.
 
     """
@@ -50,29 +49,33 @@ class Stretch:
     place: int
 
     def view_of(self, packed: Tensor) -> Tensor:
-        """Return a view of the stretch in ``packed`` (N, ...): (running, duration, ...)."""
+        """View of the stretch in a packed tensor (N, ...), (running, duration, ...)."""
         part = packed[self.place : self.place + self.running * self.duration]
         return part.view(self.running, self.duration, *packed.shape[1:])
 
 
 class Packing:
-    """Packing of M sequences of falling length in N = Σ lengths places, stretch by stretch.
+    """Packing of M sequences in N = Σ lengths places, stretch by stretch.
 
-    The steps of a sequence in a stretch are neighbours, so that a product with a matrix per
-    sequence is one batched product. A sequence that has ended takes neither memory nor time.
+    Time steps of a sequence are adjacent within a stretch, so that products with one matrix per
+    sequence are one batched product per stretch.
+
+    Args:
+        lengths: lengths of the sequences, in descending order, (M,).
+        device: device of the indices.
 
     Attributes:
-        stretches: in the order of time, which is also that of memory.
-        sequence: at a place, (N,) int64.
-        time: step of that sequence, (N,) int64.
+        stretches: stretches in the order of time and of memory.
+        sequence: sequence at each place, (N,) int64.
+        time: time step at each place, (N,) int64.
 
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
         self.stretches = _stretches(lengths)
         sequences, times = [], []
-        first = np.zeros(lengths[0], np.int64)  # place of a step of sequence 0, by time
-        apart = np.zeros(lengths[0], np.int64)  # places from one sequence to the next, by time
+        first = np.zeros(lengths[0], np.int64)  # place of sequence 0, by time step
+        apart = np.zeros(lengths[0], np.int64)  # distance between adjacent sequences, by time step
         for s in self.stretches:
             steps = np.arange(s.start, s.start + s.duration)
             sequences.append(np.repeat(np.arange(s.running), s.duration))
@@ -87,12 +90,12 @@ class Packing:
         self._first, self._apart = moved(first), moved(apart)
 
     def place(self, sequence: Tensor, time: Tensor) -> Tensor:
-        """Return the places of steps ``time`` of ``sequence``, int64 of shapes that broadcast."""
+        """Places of time steps ``time`` of sequences ``sequence``, int64, broadcast together."""
         return self._first[time] + sequence * self._apart[time]
 
 
 def _stretches(lengths: Sequence[int]) -> list[Stretch]:
-    """Split the time at the ends of sequences and at multiples of :data:`_MAX_STEPS` steps."""
+    """Split time at the ends of sequences and at multiples of :data:`_MAX_STEPS` steps."""
     ends = sorted({*lengths, *range(_MAX_STEPS, lengths[0], _MAX_STEPS)})
     stretches, start, place, running = [], 0, 0, len(lengths)
     for end in ends:
@@ -111,17 +114,20 @@ def lstm_layer(
     from_state: Tensor,
     bias: Tensor,
 ) -> Tensor:
-    """Compute hidden states (N, B, H), packed, of M LSTMs with zero initial states.
+    """Compute the hidden states of M LSTM layers with zero initial states.
 
-    The gates x_t W + h_{t−1} U + b have parts i, f, g, o in PyTorch's order, with activation tanh
-    for g and σ for the others; c_t = f c_{t−1} + i g and h_t = o tanh(c_t).
+    The gates x_t W + h_{t−1} U + b have the parts i, f, g, o in PyTorch's order, with activation
+    tanh for g and σ for the others; c_t = f c_{t−1} + i g and h_t = o tanh(c_t).
 
     Args:
-        inputs: x, (N, B, D), packed: B sequences per LSTM, of one length.
-        stretches: of the packing.
-        from_input: W, (M, D, 4H).
-        from_state: U, (M, H, 4H).
-        bias: b, (M, 4H).
+        inputs: packed inputs x of B sequences of equal length per LSTM, (N, B, D).
+        stretches: stretches of the packing.
+        from_input: weights W of the inputs, (M, D, 4H).
+        from_state: weights U of the hidden state, (M, H, 4H).
+        bias: bias b, (M, 4H).
+
+    Returns:
+        Packed hidden states h, (N, B, H).
     """
     states: Tensor = _Layer.apply(  # type: ignore[no-untyped-call]
         inputs, from_input, from_state, bias, stretches
@@ -151,7 +157,7 @@ class _Layer(torch.autograd.Function):
             ).view(n, stretch.duration, batch, 4 * size)
             recurrent, states = from_state[:n], []
             state, cell = state[:n], cell[:n]
-            # The launch of kernels dominates the time of a step, so that a step has few of them.
+            # Kernel launches dominate the time of a step, so a step has as few as possible.
             for contribution in projected.transpose(0, 1).contiguous():
                 state, cell, activation = _step(contribution, state, cell, recurrent)
                 states.append(state)
@@ -175,7 +181,7 @@ class _Layer(torch.autograd.Function):
         grad_from_input = torch.zeros_like(from_input)
         grad_from_state = torch.zeros_like(from_state)
         grad_bias = from_input.new_zeros(len(from_input), 4 * size)
-        grad_gates = hidden.new_empty(0, batch, 4 * size)  # of the step after, in time
+        grad_gates = hidden.new_empty(0, batch, 4 * size)  # of the next time step
         grad_cell = hidden.new_empty(0, batch, size)
         for number, stretch in reversed(list(enumerate(stretches))):
             n, first = stretch.running, stretch.start
@@ -213,10 +219,16 @@ class _Layer(torch.autograd.Function):
 def _step(
     contribution: Tensor, state: Tensor, before: Tensor, recurrent: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Make a step: state and cell (n, B, H), and the activations of the gates (n, B, 4H).
+    """Compute one time step of n LSTMs.
 
-    The gates are the sum of the inputs' ``contribution`` (n, B, 4H) and the product of the last
-    ``state`` (n, B, H) and the ``recurrent`` weights (n, H, 4H); ``before`` is the last cell.
+    Args:
+        contribution: contribution of inputs and bias to the gates, (n, B, 4H).
+        state: previous hidden state, (n, B, H).
+        before: previous cell state, (n, B, H).
+        recurrent: weights of the hidden state, (n, H, 4H).
+
+    Returns:
+        Hidden state and cell state, (n, B, H) each, and activations of the gates, (n, B, 4H).
     """
     if contribution.is_cuda:
         state, cell, activations = torch.ops.aten._thnn_fused_lstm_cell(
@@ -235,7 +247,7 @@ def _step(
 def _step_back(
     grad_state: Tensor, grad_cell: Tensor, before: Tensor, cell: Tensor, activations: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of the gates (n, B, 4H) and of the last cell (n, B, H)."""
+    """Gradients of the gates, (n, B, 4H), and of the previous cell state, (n, B, H)."""
     if grad_state.is_cuda:
         grad_gates, grad_before, _ = torch.ops.aten._thnn_fused_lstm_cell_backward_impl(
             *(part.flatten(0, 1) for part in (grad_state, grad_cell, before, cell, activations)),
@@ -258,10 +270,16 @@ def _step_back(
 
 
 class ReviewClassifier(nn.Module):
-    """Embedding, bidirectional LSTM layers, and a linear score of their last states.
+    """Embedding, bidirectional LSTM layers, and a linear score of the last hidden states.
 
-    With 5,002 words of 50 dimensions and two layers of 128 units it has 829,941 weights: 250,100 of
-    the embedding, 579,584 of the LSTM and 257 of the score.
+    The size of the paper, 5,002 words of 50 dimensions and two layers of 128 units, has 829,941
+    weights: 250,100 of the embedding, 579,584 of the LSTM and 257 of the score.
+
+    Args:
+        word_vectors: initial embedding of V words, (V, E).
+        hidden: number of units H of a layer per direction.
+        layers: number of LSTM layers.
+        dropout: probability of dropout.
     """
 
     def __init__(
@@ -283,7 +301,7 @@ class ReviewClassifier(nn.Module):
         self.dropout = dropout
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return scores (B,) of reviews (B, T) of token ids, padded at the end."""
+        """Compute the scores (B,) of reviews of token ids (B, T), padded at the end."""
         lengths = (tokens != PADDING).sum(1).cpu()
         embedded = self._drop(self.embedding(tokens.long()))
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
@@ -293,27 +311,27 @@ class ReviewClassifier(nn.Module):
         return scores[:, 0]
 
     def stacked_forward(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Return scores (R, B) of token ids (R, B, T), all copies in one recurrence."""
+        """Compute the scores (R, B) of token ids (R, B, T), with all copies in one recurrence."""
         lengths = (inputs != PADDING).sum(-1)  # (R, B)
         longest, order = lengths.amax(1).sort(descending=True, stable=True)
-        # Longest first, so that the running copies are the first ones at any time.
+        # Longest first, so that the running copies are always the first ones.
         weights = {name: weight.index_select(0, order) for name, weight in weights.items()}
-        reading = _Reading(lengths[order], longest.tolist())
+        indices = _ReviewIndices(lengths[order], longest.tolist())
         tokens = inputs.index_select(0, order).transpose(1, 2)  # (R, T, B)
 
-        words = tokens[reading.words.sequence, reading.words.time]  # (N, B)
+        words = tokens[indices.words.sequence, indices.words.time]  # (N, B)
         states = self._drop(
-            _embed(weights["embedding.weight"], words, reading.words.sequence)
+            _embed(weights["embedding.weight"], words, indices.words.sequence)
         )  # (N, B, E)
         for layer in range(self.lstm.num_layers):
             if layer > 0:
-                states = self._drop(_gather(states, reading.joined))  # (N, B, 2H)
+                states = self._drop(_gather(states, indices.joined))  # (N, B, 2H)
             states = lstm_layer(
-                _gather(states, reading.order),
-                reading.both.stretches,
+                _gather(states, indices.order),
+                indices.both.stretches,
                 *_layer_weights(weights, layer),
             )  # (2N, B, H)
-        ends = self._drop(_gather(states, reading.ends))  # (R, B, 2H)
+        ends = self._drop(_gather(states, indices.ends))  # (R, B, 2H)
         scores = torch.baddbmm(weights["score.bias"][:, None], ends, weights["score.weight"].mT)
         return scores[order.argsort(), :, 0]
 
@@ -321,69 +339,68 @@ class ReviewClassifier(nn.Module):
         return functional.dropout(states, self.dropout, self.training)
 
 
-class _Reading:
-    """Indices of the words of R batches and of the states of both directions.
+class _ReviewIndices:
+    """Indices of the words of R batches and of the hidden states of both directions.
 
-    Copies are sorted by the longest review of their batch; N is the sum of those lengths. The
-    backward direction starts at a review's last word, and padding stays in place.
+    Copies are sorted by the longest review of their batch, and N is the sum of these lengths. The
+    backward direction starts at the last word of a review; padding keeps its place. Review b at a
+    place has the index place · B + b.
 
     Attributes:
-        words: packing of the words, a sequence per copy, N places.
+        words: packing of the words, one sequence per copy, N places.
         both: packing of the states, sequences 2r forward and 2r + 1 backward, 2N places.
-        order: index of the word that is read at a place of ``both``, (2N, B).
-        joined: indices of the forward and the backward state of a word, (N, B, 2).
+        order: index of the word at each place of ``both``, (2N, B).
+        joined: indices of the forward and the backward state of each word, (N, B, 2).
         ends: indices of the forward and the backward state after the last word, (R, B, 2).
-
-    Index place · B + b is review b at a place.
 
     """
 
     def __init__(self, lengths: Tensor, longest: list[int]) -> None:
-        """Index reviews of ``lengths`` (R, B); the ``longest`` of each batch fall."""
+        """Compute indices for reviews of ``lengths`` (R, B) with descending ``longest`` (R,)."""
         self._last = lengths - 1
         self.words = Packing(longest, lengths.device)
         self.both = Packing([length for length in longest for _ in range(2)], lengths.device)
 
         copy, time = self.both.sequence // 2, self.both.time
         backward = (self.both.sequence % 2 == 1)[:, None]
-        read = torch.where(backward, self._mirrored(copy, time), time[:, None])
-        self.order = self._each(self.words.place(copy[:, None], read))
+        word = torch.where(backward, self._mirrored(copy, time), time[:, None])
+        self.order = self._indices(self.words.place(copy[:, None], word))
 
         copy, time = self.words.sequence, self.words.time
         mirrored = self._mirrored(copy, time)
-        there = self.both.place(2 * copy, time)[:, None].expand_as(mirrored)
+        forward = self.both.place(2 * copy, time)[:, None].expand_as(mirrored)
         back = self.both.place(2 * copy[:, None] + 1, mirrored)
-        self.joined = torch.stack((self._each(there), self._each(back)), dim=-1)
+        self.joined = torch.stack((self._indices(forward), self._indices(back)), dim=-1)
 
         copy = torch.arange(len(lengths), device=lengths.device)[:, None]
-        there, back = (self.both.place(2 * copy + d, self._last) for d in range(2))
-        self.ends = torch.stack((self._each(there), self._each(back)), dim=-1)
+        forward, back = (self.both.place(2 * copy + d, self._last) for d in range(2))
+        self.ends = torch.stack((self._indices(forward), self._indices(back)), dim=-1)
 
     def _mirrored(self, copy: Tensor, time: Tensor) -> Tensor:
-        """Time counted from the last word of a review, (n, B), of copies and times (n,)."""
+        """Time counted back from the last word of a review, (n, B), for copies and times (n,)."""
         last, time = self._last[copy], time[:, None]
         return torch.where(time <= last, last - time, time)
 
-    def _each(self, place: Tensor) -> Tensor:
-        """Indices of the B reviews at their places, (n, B)."""
+    def _indices(self, place: Tensor) -> Tensor:
+        """Indices of the B reviews at places (n, B)."""
         batch = place.shape[1]
         return place * batch + torch.arange(batch, device=place.device)
 
 
 def _embed(vectors: Tensor, tokens: Tensor, copy: Tensor) -> Tensor:
-    """Look up ids (N, B), row n in table ``copy[n]`` of (R, V, E): (N, B, E)."""
+    """Word vectors (N, B, E) of token ids (N, B), row n from table ``copy[n]`` of (R, V, E)."""
     rows = tokens.long() + vectors.shape[1] * copy[:, None]
     return functional.embedding(rows, vectors.flatten(0, 1))
 
 
 def _gather(states: Tensor, index: Tensor) -> Tensor:
-    """States (n, B, D) at ``index`` (m, B, ...), joined along the last axis: (m, B, … · D)."""
+    """States (n, B, D) at indices (m, B, K) or (m, B), concatenated to (m, B, K · D)."""
     picked = states.flatten(0, 1).index_select(0, index.flatten())
     return picked.view(*index.shape[:2], -1)
 
 
 def _layer_weights(weights: Weights, layer: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights of a layer, directions of a copy side by side: (2R, D, 4H), (2R, H, 4H), (2R, 4H)."""
+    """Weights of a layer with adjacent directions: (2R, D, 4H), (2R, H, 4H) and (2R, 4H)."""
 
     def both(name: str) -> Tensor:
         forward = weights[f"lstm.{name}_l{layer}"]

@@ -1,4 +1,4 @@
-"""Vectorised computation of many copies of a model, and the paper's feed-forward network."""
+"""Vectorised computation of many copies of a module, and the perceptron of the paper."""
 
 from __future__ import annotations
 
@@ -10,23 +10,39 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-#: Parameters by name, (*shape) each, or (R, *shape) of R copies: a tensor per parameter, not per
-#: model, so that backpropagation leaves the gradients where the optimiser reads them.
+#: Parameters by name, (*shape) each, or (R, *shape) for R copies of a module.
 Weights = dict[str, Tensor]
 
 
 @runtime_checkable
 class StackedForward(Protocol):
-    """A module with its own forward pass for many copies, if it is faster than vmap."""
+    """Protocol of modules with a forward pass for many copies, to be used instead of vmap."""
 
     def stacked_forward(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Return outputs (R, B, ...) for weights (R, *shape) by name and inputs (R, B, ...)."""
+        """Compute the outputs of R copies.
+
+        Args:
+            weights: weights of the copies, (R, *shape) per parameter.
+            inputs: inputs of the copies, (R, B, ...).
+
+        Returns:
+            Outputs, (R, B, ...).
+        """
 
 
 class ModelStack:
-    """R copies of ``module``.
+    """Vectorised computation of R copies of a module.
 
-    Layers such as dropout follow ``module.training``, with different random numbers for every copy.
+    Layers such as dropout follow ``module.training`` and use different random numbers for every
+    copy. Frozen parameters, with ``requires_grad`` off, are shared by all copies.
+
+    Args:
+        module: module to copy.
+
+    >>> stack = ModelStack(nn.Linear(3, 1))
+    >>> weights = stacked([stack.initial(), stack.initial()])
+    >>> stack(weights, torch.ones(2, 5, 3)).shape
+    torch.Size([2, 5, 1])
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -35,35 +51,42 @@ class ModelStack:
 
     @property
     def weights_per_model(self) -> int:
-        """n, number of trained weights of a model."""
+        """Number of trainable weights n of a copy."""
         return sum(math.prod(p.shape) for p in self._trained().values())
 
     @property
     def is_vectorised(self) -> bool:
-        """Whether vmap computes the copies: no pass of the module's own, or frozen weights."""
+        """Whether vmap computes the copies: without ``stacked_forward``, or with frozen weights."""
         return self._has_frozen_weights or not isinstance(self.module, StackedForward)
 
     def initial(self) -> Weights:
-        """Copy the module's own weights without frozen ones (``requires_grad`` is off)."""
+        """Copy the trainable weights of the module, (*shape) per parameter."""
         return {name: p.detach().clone() for name, p in self._trained().items()}
 
     def _trained(self) -> Weights:
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
 
     def __call__(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Return outputs (R, B, ...) for inputs (R, B, ...); copies share frozen weights."""
+        """Compute the outputs of R copies; see :meth:`StackedForward.stacked_forward`."""
         if isinstance(self.module, StackedForward) and not self._has_frozen_weights:
             return self.module.stacked_forward(weights, inputs)
         return vectorised(self.module)(weights, inputs)
 
 
 def stacked(models: list[Weights]) -> Weights:
-    """Stack R models, (R, *shape) by name."""
+    """Stack the weights of R models, (*shape) per parameter each, to (R, *shape)."""
     return {name: torch.stack([model[name] for model in models]) for name in models[0]}
 
 
 def vectorised(module: nn.Module) -> Callable[[Weights, Tensor], Tensor]:
-    """Vectorise any module by ``torch.func.vmap``: weights and inputs (R, ...) to outputs."""
+    """Vectorise a module with ``torch.func.vmap``.
+
+    Args:
+        module: module to vectorise.
+
+    Returns:
+        Function of weights (R, *shape) and inputs (R, B, ...) that returns outputs (R, B, ...).
+    """
 
     def one(weights: Weights, inputs: Tensor) -> Tensor:
         outputs: Tensor = functional_call(module, weights, (inputs,))
@@ -73,7 +96,13 @@ def vectorised(module: nn.Module) -> Callable[[Weights, Tensor], Tensor]:
 
 
 class Perceptron(nn.Module):
-    """x ↦ W2 tanh(W1 x + b1) + b2."""
+    """Perceptron with one hidden layer, x ↦ W2 tanh(W1 x + b1) + b2.
+
+    Args:
+        inputs: number of inputs.
+        hidden: number of hidden units.
+        outputs: number of outputs.
+    """
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
         super().__init__()
@@ -86,13 +115,10 @@ class Perceptron(nn.Module):
         return outputs
 
     def stacked_forward(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Compute outputs (R, B, outputs) of inputs (R, B, inputs) by two batched products.
-
-        The weights are the left factors, so that their gradients have their own layout;
-        transposing them would take as long as the product.
-        """
+        """Compute outputs (R, B, outputs) of inputs (R, B, inputs) with two batched products."""
+        # The weights are the left factors, so that their gradients need not be transposed.
         weight, bias = weights["hidden.weight"], weights["hidden.bias"]
-        if inputs.stride(0) == 0:  # expanded: one product for the same examples of all copies
+        if inputs.stride(0) == 0:  # expanded: all copies have the same inputs
             rows = torch.addmm(bias.reshape(-1, 1), weight.flatten(0, 1), inputs[0].mT)
             hidden = rows.tanh_().view(*bias.shape, -1)
         else:
@@ -102,11 +128,17 @@ class Perceptron(nn.Module):
 
 @torch.no_grad()
 def nguyen_widrow_(network: Perceptron) -> Perceptron:
-    """Initialise by Nguyen–Widrow in place: active ranges of the units cover the inputs evenly.
+    """Initialise a perceptron in place by the method of Nguyen and Widrow.
 
-    Each row of W is a random direction of length 0.7 n^(1/m), for m inputs and n units, and the
-    biases b_j are spread evenly over ±0.7 n^(1/m); the hidden layer is scaled by 2, the half-width
-    of the active range of tanh.
+    For m inputs and n units, each row of W is a random direction of length 0.7 n^(1/m), and the
+    biases are evenly spaced in ±0.7 n^(1/m), so that the active ranges of the units cover the
+    inputs evenly. The hidden layer is scaled by 2, the half-width of the active range of tanh.
+
+    Args:
+        network: perceptron to initialise.
+
+    Returns:
+        The same perceptron.
     """
     for layer, active in ((network.hidden, 2.0), (network.output, 1.0)):
         length = 0.7 * layer.out_features ** (1 / layer.in_features)

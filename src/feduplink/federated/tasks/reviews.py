@@ -1,4 +1,4 @@
-"""``imdb``: sentiment of movie reviews by a recurrent network; too slow without a GPU."""
+"""Task ``imdb``: sentiment of movie reviews with a recurrent network, practical on a GPU only."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ WORK = LocalWork(
 
 @dataclass(frozen=True)
 class Size:
-    """Size of the task; the defaults are the paper's.
+    """Size of the task; the defaults are those of the paper.
 
     Attributes:
-        train: number of reviews of all workers.
-        test: number of held-out reviews.
-        words: size of the vocabulary of most frequent words.
-        length: maximum number of tokens of a review; None: all.
-        hidden: number of units per direction of an LSTM layer.
+        train: number of training reviews of all workers.
+        test: number of test reviews.
+        words: size of the vocabulary, the most frequent words.
+        length: maximum number of tokens of a review; None: no limit.
+        hidden: number of units of an LSTM layer per direction.
 
     """
 
@@ -59,7 +59,20 @@ def imdb(
     size: Size = PAPER_SIZE,
     work: LocalWork = WORK,
 ) -> Task:
-    """Movie reviews as in the paper: 17,500 of the workers, 7,500 held out."""
+    """Make the task of movie reviews as in the paper.
+
+    Args:
+        workers: number of workers L.
+        directory: directory of the data sets; None uses that of ``FEDUPLINK_DATA``.
+        size: size of data and model, by default 17,500 training and 7,500 test reviews.
+        work: local training of a worker in one round.
+
+    Returns:
+        The task, with a :class:`ReviewClassifier` and binary cross-entropy.
+
+    Raises:
+        InputError: if the data sets ``imdb`` and ``glove`` are missing or damaged.
+    """
     reviews_file = require("imdb", directory) / "imdb" / "imdb_50k.csv.xz"
     glove_file = require("glove", directory) / "glove" / "glove_6b_50d_imdb25k_f16.npz"
     words, vectors, known = read_word_vectors(glove_file, size.words)
@@ -93,19 +106,38 @@ def imdb(
 
 
 def sign_error_rate(scores: Tensor, labels: Tensor) -> Tensor:
-    """Share of wrong predictions; a positive score predicts 1."""
+    """Fraction of wrong predictions of labels 0 and 1 (N,) by the sign of the scores (N,)."""
     return ((scores > 0) != (labels > 0.5)).double().mean()
 
 
 def embedding_table(vectors: Tensor, known: Tensor) -> Tensor:
-    """Initialise the embedding: unknown words and padding zero, words missing in GloVe random."""
+    """Make the initial word vectors of the embedding.
+
+    Args:
+        vectors: GloVe vectors of the V words, (V, E).
+        known: whether GloVe contains the word, (V,) bool; other words get normal random vectors.
+
+    Returns:
+        Vectors of unknown words and padding, which are zero, and of the V words, (2 + V, E).
+    """
     random = torch.randn_like(vectors)
     words = torch.where(known[:, None], vectors, random)
     return torch.cat((torch.zeros(SPECIAL_TOKENS, vectors.shape[1]), words))
 
 
 def read_word_vectors(path: Path, count: int) -> tuple[list[str], Tensor, Tensor]:
-    """Read the most frequent words, their vectors (count, 50), and whether GloVe has them."""
+    """Read the ``count`` most frequent words.
+
+    Args:
+        path: file of the data set ``glove``.
+        count: number of words.
+
+    Returns:
+        The words, their vectors (count, 50), and whether GloVe contains them, (count,) bool.
+
+    Raises:
+        InputError: if the file is damaged or has fewer words.
+    """
     arrays = read_npz(path)
     try:
         words = bytes(arrays["tokens"]).decode("utf-8").split("\n")

@@ -1,4 +1,4 @@
-"""The playground: a cell in the browser, with the powers of every policy and their effects."""
+"""Playground: a web page that shows a cell, the powers of all policies and their effects."""
 
 from feduplink.serving.playground.router import playground_router
 

@@ -39,7 +39,7 @@ from feduplink.serving.playground.scene import (
 )
 from feduplink.serving.playground.tuned_settings import TuningStatus
 
-#: Number of Newton sweeps from every starting point; further ones do not help.
+#: Number of Newton sweeps from every starting point.
 NEWTON_SWEEPS = 2
 #: Default colour of a policy.
 _DEFAULT_COLOUR = "#6060F0"
@@ -62,7 +62,7 @@ class ShownPolicy(BaseModel):
 
     @classmethod
     def of(cls, kind: type[Policy], **fields: Any) -> Self:
-        """The policies of a class, with further fields."""
+        """Entry for a class of policies, with further fields."""
         return cls(name=kind.name, colour=kind.colour or _DEFAULT_COLOUR, **fields)
 
 
@@ -112,7 +112,7 @@ class ScheduleAnswer(ShownPolicy):
     def from_channel(
         cls, csi: Tensor, scenario: Scenario, bits: float | Tensor, kappa: float
     ) -> Self:
-        """The schedule of the shipped network for H (L, L), ``bits`` per worker and κ in s/J."""
+        """Schedule of the pretrained network for H (L, L), ``bits`` per worker and κ in s/J."""
         schedule = learned_schedules(
             shipped_phase_network(), scenario, csi[None], bits, seconds_per_joule=kappa
         ).limited(scenario.max_power)
@@ -127,10 +127,10 @@ class ScheduleAnswer(ShownPolicy):
 
 
 class MultipliersAnswer(RadioSetting):
-    """The multipliers of the answer: setting, number of channels, accuracy."""
+    """Multipliers used in the answer: setting, number of channels, accuracy."""
 
-    own: bool = Field(description="Whether they are those of the scene's setting")
-    searching: bool = Field(description="Whether those of the scene's setting are searched for")
+    own: bool = Field(description="Whether they were calibrated for the scene's setting")
+    searching: bool = Field(description="Whether the scene's setting is being calibrated")
     failure: str | None = Field(description="Reason why they cannot be found")
     workers: int
     channels: int = Field(description="Number of training channels")
@@ -141,7 +141,7 @@ class MultipliersAnswer(RadioSetting):
 
     @classmethod
     def from_status(cls, status: TuningStatus, setting: Setting) -> Self:
-        """The multipliers in use for ``setting``."""
+        """Multipliers in use for ``setting``."""
         tuned = status.tuned
         return cls(
             own=tuned.setting == setting,
@@ -171,10 +171,10 @@ class SceneEvaluation:
     """A scene with its channel and its problem.
 
     Args:
-        scene: valid scene.
+        scene: a validated scene.
         base: scenario of the cell.
-        channel: computes H.
-        status: multipliers and open-loop parameters for the scene's setting.
+        channel: channel that computes H.
+        status: multipliers and open-loop parameters for the setting of the scene.
     """
 
     def __init__(
@@ -191,11 +191,14 @@ class SceneEvaluation:
         self.bits = self.scenario.model_bits(MODEL_WEIGHTS)
 
     def answer(self, network: UnrolledNetwork, trained: Sequence[PowerPolicy]) -> SceneAnswer:
-        """Evaluate all policies; ``dual``, the search, has the largest Lagrangian.
+        """Evaluate all policies; ``dual`` has the largest Lagrangian found.
 
         Args:
             network: network of ``pdx``.
-            trained: further policies, limited to the scene's Pmax.
+            trained: further policies, whose powers are limited to the Pmax of the scene.
+
+        Returns:
+            The response.
         """
         scenario = self.scenario
         policies: list[PowerPolicy] = [FullPower(scenario), Orthogonal(scenario)]
@@ -231,13 +234,14 @@ class SceneEvaluation:
         return self._repeated(len(power)).value(power, self.prices)
 
     def _repeated(self, count: int) -> ChannelBatch:
+        """Batch with ``count`` copies of the channel."""
         return self.batch.take(torch.zeros(count, dtype=torch.long))
 
     def _maximise_lagrangian(self, others: Sequence[Tensor]) -> Tensor:
-        """Powers with the largest Lagrangian that the search finds, (L,) W.
+        """Maximise the Lagrangian by a local search; returns powers (L,), W.
 
-        Starts from the usual points and from the powers of all other policies, in one batch. The
-        Lagrangian never falls, so that no policy has a larger one.
+        The search starts from the standard points and from the powers of all other policies. Its
+        steps do not decrease the Lagrangian, so that no policy has a larger one.
         """
         starts = torch.cat((*starting_points(self.batch, self.prices), torch.stack([*others])))
         batch = self._repeated(len(starts))
@@ -245,6 +249,7 @@ class SceneEvaluation:
         return power[batch.value(power, self.prices).argmax()]
 
     def _workers(self) -> list[WorkerAnswer]:
+        """Workers of the scene, with weight, distance and SNR."""
         snr = self.csi.diagonal() * self.scenario.max_power
         return [
             WorkerAnswer(id=worker, weight=weight, distance_m=distance, snr_db=decibel)
@@ -260,7 +265,7 @@ class SceneEvaluation:
     def _rows(
         self, kinds: Sequence[type[Policy]], powers: Tensor, gaps: Tensor
     ) -> list[PolicyAnswer]:
-        """Rows of P policies, with powers (P, L) W and Lagrangian gaps (P,)."""
+        """Entries of P policies with powers (P, L), W, and Lagrangian gaps (P,)."""
         scenario, ids = self.scenario, self.scene.ids
         csi = self.csi.expand(len(powers), -1, -1)
         state = link.upload(csi, powers, scenario, bits=self.bits)
@@ -289,7 +294,7 @@ class SceneEvaluation:
         ]
 
     def _orthogonal(self, kind: type[TDMA | OFDMA]) -> OrthogonalAnswer:
-        """Every worker at Pmax, without interference."""
+        """Time and energy of orthogonal access with all workers at Pmax."""
         state = link.upload(
             self.csi, kind(self.scenario).step(self.csi), self.scenario, bits=self.bits
         )
@@ -301,4 +306,5 @@ class SceneEvaluation:
 
 
 def _finite(value: float) -> float | None:
+    """The value, or None for NaN and infinity."""
     return value if math.isfinite(value) else None

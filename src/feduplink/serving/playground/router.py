@@ -25,7 +25,7 @@ from feduplink.serving.playground.scene import (
 )
 from feduplink.serving.playground.tuned_settings import TunedSetting, TunedSettings, tune_setting
 
-# Some Windows machines register another type, with which browsers refuse to run scripts.
+# Some Windows machines register another type for .js, which browsers do not execute.
 mimetypes.add_type("text/javascript", ".js")
 _HEADERS = {
     "Content-Security-Policy": (
@@ -39,17 +39,19 @@ _HEADERS = {
 
 
 def playground_router(scenario: Scenario, trained: Sequence[PowerPolicy] = ()) -> APIRouter:
-    """``GET /`` with its files under ``/playground/``, ``GET /v1/cell`` and ``POST /v1/scene``.
+    """Router with the page, its files under ``/playground/``, ``/v1/cell`` and ``/v1/scene``.
 
-    While the application runs (its lifespan), a thread tunes policies for the settings requested.
+    During the lifespan of the application, a thread tunes policies for the requested settings.
 
     Args:
         scenario: cell, radio and initial setting, with one value for all workers in each field.
-        trained: further policies to show, such as a trained ``pdg``; they are used as they are in
-            all settings.
+        trained: further policies to show, such as a trained ``pdg``, without tuning.
+
+    Returns:
+        The router.
 
     Raises:
-        InputError: if the scenario does not allow that workers are added and removed.
+        InputError: if the scenario has values per worker, CSI noise or further constraints.
     """
     check_playable(scenario)
     channel = SceneChannel(scenario)

@@ -50,7 +50,7 @@ class SceneWorker(StrictRequest):
     id: int = Field(
         ge=0,
         lt=MAX_WORKERS,
-        strict=False,  # JSON has one type of number, 5.0 is an integer
+        strict=False,  # JSON does not distinguish 5.0 from 5
         description="Id of the worker, which determines its data and fading",
     )
     x_m: float = Field(description="Distance east of the centre of the cell, m")
@@ -179,17 +179,17 @@ class FirstScene(BaseModel):
 
 
 class Setting(RadioSetting):
-    """What the multipliers depend on: a scene without positions and fading."""
+    """Setting that determines the multipliers: a scene without positions and fading."""
 
     ids: tuple[int, ...] = Field(description="Ids of the workers")
 
     @classmethod
     def from_scene(cls, scene: Scene) -> Setting:
-        """The setting of a scene."""
+        """Setting of a scene."""
         return cls(ids=scene.ids, **scene.radio)
 
     def scenario(self, base: Scenario) -> Scenario:
-        """``base`` with this setting; a worker's share of the data depends on its id."""
+        """``base`` with this setting; the data size of a worker depends on its id."""
         weights: object = base.weights
         if weights == "data" and self.ids != tuple(range(len(self.ids))):
             sizes = data_sizes(MAX_WORKERS)[list(self.ids)]
@@ -200,8 +200,14 @@ class Setting(RadioSetting):
 class SceneChannel:
     """Computes H of scenes with the path loss of a scenario's channel model.
 
-    Fading and shadowing of a worker depend on the seed and its id only: if a worker is moved,
-    added or removed, those of the others stay the same.
+    Fading and shadowing of a worker depend on the seed and its id only: they do not change if other
+    workers are moved, added or removed.
+
+    Args:
+        scenario: the cell and its channel model, derived from ``RayleighCell``.
+
+    Raises:
+        InputError: if the channel model has no path loss for given positions.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -216,11 +222,11 @@ class SceneChannel:
         self._stations = base_station_positions(scenario.base_stations, scenario.cell_side_m)
 
     def distances_m(self, scene: Scene) -> Tensor:
-        """Distances of the workers to the base stations, (L, K) m."""
+        """Distances from workers to base stations, (L, K), m."""
         return distances(scene.positions_m, self._stations)[0]
 
     def csi(self, scene: Scene) -> Tensor:
-        """H of the scene, with its interference factor, (L, L) float64, 1/W."""
+        """H of the scene including the interference factor, (L, L) float64, in 1/W."""
         if scene.csi is not None:
             own = torch.tensor(scene.csi, dtype=torch.float64)
             return scale_interference(own, scene.interference)
@@ -256,7 +262,11 @@ def _csi_problem(csi: list[list[float]], workers: int, interference: float) -> s
 
 
 def check_playable(scenario: Scenario) -> None:
-    """Refuse a scenario whose workers cannot be added and removed, by an :class:`InputError`."""
+    """Raise :class:`InputError` for a scenario that the playground does not support.
+
+    Args:
+        scenario: cell, radio and initial setting.
+    """
     for name, value in scenario:
         if isinstance(value, tuple) and name != "constraints":
             raise InputError(
@@ -276,5 +286,6 @@ def check_playable(scenario: Scenario) -> None:
 
 
 def _number(value: float | tuple[float, ...]) -> float:
-    assert isinstance(value, int | float)  # check_playable refuses lists
+    """The common value of all workers."""
+    assert isinstance(value, int | float)  # check_playable rejects values per worker
     return float(value)

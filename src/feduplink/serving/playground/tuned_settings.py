@@ -1,7 +1,7 @@
-"""Multipliers and open-loop parameters of a setting, found in the background and kept.
+"""Multipliers and open-loop parameters of settings, computed in the background and cached.
 
-``pdx`` and ``dual`` need multipliers, ``openloop`` a target and an exponent; to find them takes
-seconds. Until then those of the nearest known setting are used.
+``pdx`` and ``dual`` need multipliers, ``openloop`` needs a target and an exponent. Computing them
+takes seconds; in the meantime those of the nearest known setting are used.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from feduplink.serving.playground.scene import FirstScene, Setting
 
 LOGGER = logging.getLogger(__name__)
 
-#: Number of training channels: fewer for many workers, where a channel takes longer.
+#: Range of the number of training channels, and maximum of channels · L², which limits the time.
 MAX_CHANNELS, MIN_CHANNELS = 500, 100
 _MAX_GAINS = 128_000
 #: Number of test channels, as a multiple of the training channels.
 TEST_RATIO = 10
 OPEN_LOOP_CHANNELS = 200
-#: Time without another setting before a search starts, s: a slider passes many settings.
+#: Delay before a search starts, s, which a request for another setting cancels: a moving slider
+#: requests many settings.
 SETTLING_TIME_S = 0.25
-#: Time without a request for a setting after which another one replaces its search, s. The page
+#: Time after the last request for a setting after which its search may be replaced, s. The page
 #: repeats its request 0.6 s after every response.
 PATIENCE_S = 5.0
-#: Number of settings kept; the least recently used one is dropped first.
+#: Maximum number of cached settings; the least recently used one is dropped.
 CAPACITY = 128
 
 
 @dataclass(frozen=True)
 class TunedSetting:
-    """Parameters found for a setting.
+    """Parameters computed for a setting.
 
     Attributes:
         setting: the setting.
-        point: multipliers, and the thresholds that they aim at, (K, L).
-        channels: number of training channels of the multipliers.
+        point: multipliers with their thresholds, (K, L).
+        channels: number of training channels for the multipliers.
         open_loop: target P0 and exponent of ``openloop``; None: not tuned.
-        shortfall: largest relative violation of a threshold by ``pdx``, mean over test channels;
-            negative: slack.
+        shortfall: largest relative shortfall of ``pdx`` on the test channels; negative: slack.
         shortfall_error: half the width of its confidence interval.
     """
 
@@ -69,15 +69,22 @@ class TunedSetting:
 
     @classmethod
     def shipped(cls) -> TunedSetting:
-        """The default setting with the multipliers that ship with the package."""
+        """Default setting with the multipliers of the package."""
         setting = Setting.from_scene(FirstScene.from_scenario(Scenario()).scene)
         return cls(setting, shipped_pdx().point, CHANNELS)
 
     def point_for(self, setting: Setting, scenario: Scenario) -> DualPoint:
-        """Multipliers for another setting, with the thresholds of its ``scenario``.
+        """Approximate the multipliers of another setting.
 
-        Multipliers relative to the weights of the workers stay the same; a worker that is not in
-        this setting gets their mean.
+        Multipliers relative to the worker weights are kept; workers that are not in this setting
+        get their mean.
+
+        Args:
+            setting: the other setting.
+            scenario: scenario of the other setting, with its weights and thresholds.
+
+        Returns:
+            Multipliers with the thresholds of the other setting.
         """
         if setting == self.setting:
             return self.point
@@ -89,7 +96,7 @@ class TunedSetting:
         own_weights = self.point.multipliers.objective_weight
 
         def move(rows: Tensor) -> Tensor:
-            """(..., L) of this setting to (..., L) of the other one."""
+            """Map multipliers (..., L) of this setting to the workers of the other one."""
             relative = torch.cat(
                 (rows / own_weights, rows.mean(-1, keepdim=True) / own_weights.mean()), dim=-1
             )
@@ -105,12 +112,15 @@ class TunedSetting:
 
 
 def tune_setting(scenario: Scenario, network: UnrolledNetwork, setting: Setting) -> TunedSetting:
-    """Find the multipliers and the open-loop parameters of a setting, which takes seconds.
+    """Calibrate multipliers and tune the open-loop parameters of a setting; takes seconds.
 
     Args:
         scenario: cell and radio.
         network: network of ``pdx``.
         setting: setting of the scenario.
+
+    Returns:
+        The parameters, with the shortfall of ``pdx`` on test channels.
     """
     scenario = setting.scenario(scenario)
     count = max(MIN_CHANNELS, min(MAX_CHANNELS, _MAX_GAINS // scenario.workers**2))
@@ -119,7 +129,7 @@ def tune_setting(scenario: Scenario, network: UnrolledNetwork, setting: Setting)
         shipped = TunedSetting.shipped()
         point, channels = shipped.point, shipped.channels
     else:
-        # Without a margin above the thresholds, which would be large for so few channels.
+        # Without a margin, which would be large for this number of channels.
         point = UnrolledPolicy.calibrated(network, scenario, training, margin=0.0).point
         channels = count
     open_loop = OpenLoop.tuned(scenario, training[:OPEN_LOOP_CHANNELS])
@@ -137,12 +147,12 @@ def tune_setting(scenario: Scenario, network: UnrolledNetwork, setting: Setting)
 
 @dataclass(frozen=True)
 class TuningStatus:
-    """The best parameters known for a setting at present.
+    """Best parameters currently known for a setting.
 
     Attributes:
-        tuned: of the setting itself, or else of the nearest known one.
-        searching: whether the parameters of the setting itself are being searched for.
-        failure: sentence why they cannot be found; None: no failure.
+        tuned: parameters of the setting, or else of the nearest known setting.
+        searching: whether the parameters of the setting are being computed.
+        failure: reason why they cannot be computed, in a sentence; None: no failure.
     """
 
     tuned: TunedSetting
@@ -152,12 +162,12 @@ class TuningStatus:
 
 @dataclass(eq=False)
 class _Search(Callback):
-    """The search for the parameters of a setting.
+    """Search for the parameters of a setting.
 
     Attributes:
         setting: the setting.
         requested_at: monotonic time of the last request for it, s.
-        cancelled: set to end the search at its next step.
+        cancelled: event that ends the search at its next step.
         has_started: whether the settling time is over.
     """
 
@@ -167,20 +177,20 @@ class _Search(Callback):
     has_started: bool = False
 
     def on_step(self, work: Work, step: Step) -> None:
-        """Raise an exception in the first step after the search was cancelled."""
+        """Raise ``CancelledError`` if the search has been cancelled."""
         if self.cancelled.is_set():
             raise CancelledError
 
 
 class TunedSettings:
-    """A least-recently-used cache of tuned settings; one thread tunes, one setting at a time.
+    """Least-recently-used cache of tuned settings; one thread tunes one setting at a time.
 
     Args:
-        tune: finds the parameters of a setting.
-        fallback: used until another setting is known.
-        settling_time_s: time without another setting before a search starts, s.
-        patience_s: time after which a search that is not requested any more may be replaced, s.
-        capacity: number of settings kept.
+        tune: function that computes the parameters of a setting.
+        fallback: parameters used until others are known.
+        settling_time_s: delay before a search starts, s.
+        patience_s: time after the last request after which a search may be replaced, s.
+        capacity: maximum number of cached settings.
     """
 
     def __init__(
@@ -195,7 +205,7 @@ class TunedSettings:
         self._tune, self._fallback = tune, fallback
         self._settling_time_s, self._patience_s = settling_time_s, patience_s
         self._capacity = capacity
-        # A text is the reason why a setting could not be tuned.
+        # A text is the reason of a failure.
         self._results: OrderedDict[Setting, TunedSetting | str] = OrderedDict()
         self._search: _Search | None = None
         self._lock = threading.Lock()
@@ -209,7 +219,14 @@ class TunedSettings:
         self._executor.shutdown()
 
     def status(self, setting: Setting) -> TuningStatus:
-        """The parameters to use for a setting now; searches for its own if they are unknown."""
+        """Best parameters known for a setting; starts a search if its own are unknown.
+
+        Args:
+            setting: the requested setting.
+
+        Returns:
+            The parameters, and the state of the search.
+        """
         with self._lock:
             result = self._results.get(setting)
             if isinstance(result, TunedSetting):
@@ -224,7 +241,7 @@ class TunedSettings:
             return TuningStatus(nearest, searching=result is None, failure=result)
 
     def _request(self, setting: Setting) -> None:
-        """Search for a setting unless another search is running that is still requested."""
+        """Start a search for a setting unless another one is in progress and still requested."""
         now, search = time.monotonic(), self._search
         if search is not None:
             if search.setting == setting:
@@ -237,6 +254,7 @@ class TunedSettings:
         self._executor.submit(self._run, self._search)
 
     def _run(self, search: _Search) -> None:
+        """Perform a search in the thread and store its result."""
         if search.cancelled.wait(self._settling_time_s):
             return
         search.has_started = True
@@ -260,14 +278,25 @@ class TunedSettings:
 
 
 def distance(one: Setting, other: Setting) -> float:
-    """Distance of two settings; 1 is 10 dB, a factor e, 0.2 nats/s/Hz or 15 nats/s/Hz/W."""
+    """Distance between two settings.
+
+    A distance of 1 corresponds to 10 dB in Pmax, a factor of e in the interference or the number of
+    workers, 0.2 nats/s/Hz in the rate threshold, or 15 nats/s/Hz/W in the efficiency threshold.
+
+    Args:
+        one: a setting.
+        other: another setting.
+
+    Returns:
+        The Euclidean norm of the scaled differences.
+    """
     differences = (
         (one.pmax_dbw - other.pmax_dbw) / 10,
         math.log(one.interference / other.interference),
         (one.rate_min - other.rate_min) / 0.2,
         (one.ee_min - other.ee_min) / 15,
         math.log(len(one.ids) / len(other.ids)),
-        # Among equally many workers, the same data are nearer.
+        # For equal numbers of workers, settings with the same workers are nearer.
         0.1 * len({*one.ids} ^ {*other.ids}) / len(other.ids),
     )
     return math.hypot(*differences)
