@@ -81,7 +81,7 @@ class PowerHistogramResult(ExperimentResult):
         return cls(workers=workers, powers=powers, distributions=distributions)
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row per policy: the distribution of its powers."""
+        """Rows per policy: the distribution of its powers."""
         for name, distribution in self.distributions.items():
             yield {"policy": name, **distribution.model_dump()}
 
@@ -110,7 +110,7 @@ class PowerHistogram(Experiment[PowerHistogramResult]):
         return PowerHistogramResult.from_powers(scenario.workers, powers)
 
     def claims(self, result: PowerHistogramResult) -> list[Claim]:
-        """PDM transmits at full power or not at all, PDG around 5 mW."""
+        """Claims that PDM transmits at full power or is silent, and PDG at around 5 mW."""
         pdm, pdg = result.distributions["pdm"], result.distributions["pdg"]
         return [
             judge_claim(
