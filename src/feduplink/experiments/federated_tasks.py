@@ -381,7 +381,7 @@ def paper_error_claims(
 
 
 class AggregationRules(FederatedTask):
-    """The average stated in the paper against the one that its code computes."""
+    """Comparison of the average stated in the paper with the one computed by its code."""
 
     name = "aggregation"
     title = "The server's average"

@@ -332,7 +332,7 @@ class NetworkSize(ParameterSweep):
     title = "Network size"
     caption = (
         "Cells of 6 to 32 workers. pdm and pdg are trained with 8 workers; pdm takes no other "
-        "number. There are no thresholds for other sizes, so there are no constraints, and rand "
+        "number. Thresholds for other sizes are unknown: the problem is unconstrained, and rand "
         "and orth silence no worker in either reading. Bars: from the worst to the best seed."
     )
     #: Number of workers that policies are trained with.

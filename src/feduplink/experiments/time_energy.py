@@ -226,8 +226,8 @@ def _few_transmit_claim(history: FederatedHistory, label: str, cost: Cost) -> Cl
         median = history.median_cost_to(name, target, cost)
         rounds = history.median_cost_to(name, target, "rounds")
         if median is None or rounds is None:
-            missed = sum(math.isinf(value) for value in history.costs_to(name, target, cost))
-            return f"{name} not reached in {missed} of {len(history.policies[name])} runs"
+            failures = sum(math.isinf(value) for value in history.costs_to(name, target, cost))
+            return f"{name} not reached in {failures} of {len(history.policies[name])} runs"
         return f"{name} {median:.3g} {unit} in {rounds:.0f} rounds"
 
     shown = (name for name in history.policies if name not in ("ideal", *UNSELECTED))

@@ -115,7 +115,7 @@ class Front(Result):
             The schedules, with time, energy, delivery rates and lower bound.
 
         Raises:
-            InputError: if there are no schedules for this price.
+            InputError: if ``kappa`` is another price.
         """
         if kappa not in self.schedules:
             accepted = ", ".join(f"{value:g}" for value in self.schedules)
