@@ -34,6 +34,23 @@ def launched_browser() -> Iterator[Browser]:
         browser.close()
 
 
+def serious_findings(page: Page) -> list[str]:
+    """Serious and critical findings of axe-core on the page, with one element each.
+
+    The file ``axe.min.js`` is that of the environment variable ``AXE_CORE``; without it the test is
+    skipped. The page has to be opened with ``bypass_csp=True``.
+    """
+    if "AXE_CORE" not in os.environ:
+        pytest.skip("no axe-core: npm pack axe-core, AXE_CORE=package/axe.min.js")
+    page.evaluate(Path(os.environ["AXE_CORE"]).read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")["violations"]
+    return [
+        f"{finding['id']}: {finding['nodes'][0]['html']}"
+        for finding in found
+        if finding["impact"] in ("serious", "critical")
+    ]
+
+
 @contextlib.contextmanager
 def opened_page(
     browser: Browser, address: str, width: int, *, expected: tuple[str, ...] = (), **options: Any

@@ -71,7 +71,7 @@ def test_a_comparison_is_a_mapping_and_a_table(csi: Tensor):
     assert "30 channels of 3 workers, Judgement(objective" in repr(outcomes["max"])
     lines = repr(outcomes).splitlines()
     assert lines[0] == "30 of the 30 channels of an array"
-    assert lines[1].startswith("3 workers, Pmax -20 dBW")
+    assert lines[1].startswith("3 workers, Pmax 10 dBm")
     assert [line.split()[0] for line in lines[2:5]] == ["policy", "max", "<orth>"]
     assert "<td>&lt;orth&gt;</td>" in outcomes._repr_html_()
     assert outcomes.table().rows[-1][0] == "optimum"
@@ -81,7 +81,7 @@ def test_the_repr_of_a_comparison_notes_policies_made_for_another_scenario(csi: 
     scenario = Scenario(workers=3)
     loud = FullPower(scenario.replace(pmax_dbw=0))
     outcomes = evaluate(scenario, {"max": loud}, channels=csi)
-    assert repr(outcomes).splitlines()[-1].startswith("max was made for another scenario: pmax")
+    assert repr(outcomes).splitlines()[-1].startswith("max was made for another scenario: Pmax")
 
 
 def test_the_reprs_of_channels():

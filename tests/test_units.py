@@ -5,7 +5,16 @@ import math
 import pytest
 
 from feduplink import InputError, Scenario
-from feduplink.units import display_unit, displayed_power, parse_power_dbw, power_text, set_units
+from feduplink import set_units as set_units_at_the_top
+from feduplink.units import (
+    DisplayUnit,
+    display_unit,
+    displayed_power,
+    parse_power_dbw,
+    power_text,
+    scaled_unit,
+    set_units,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +40,28 @@ def test_megabits_per_joule_need_the_bandwidth():
 def test_other_units_are_displayed_as_they_are():
     assert display_unit("W").text(0.0123) == "0.0123 W"
     assert display_unit("").text(0.5) == "0.5"
+
+
+def test_small_times_and_energies_are_in_thousandths():
+    assert scaled_unit("J", [0.017, 0.44, math.nan]).text(0.017) == "17 mJ"
+    assert scaled_unit("J", [0.017, 1.2]).text(0.017) == "0.017 J"
+    assert scaled_unit("s", []).symbol == "s"
+    set_units("nats")
+    assert scaled_unit("J", [0.017]).symbol == "J"
+
+
+def test_a_range_of_powers_has_one_unit():
+    assert power_text([-20.0, -23.0]) == "7 to 10 dBm"
+    assert power_text((-20.0, -20.0)) == "10 dBm"
+
+
+def test_a_unit_may_have_an_offset():
+    assert DisplayUnit("dBm", offset=30.0).text(-20.0) == "10 dBm"
+
+
+def test_units_are_set_at_the_top_level():
+    set_units_at_the_top("nats")
+    assert power_text(-20.0) == "-20 dBW"
 
 
 def test_nats_are_the_units_of_the_paper():

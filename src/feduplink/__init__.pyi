@@ -38,6 +38,7 @@ from .training import (
     TrainingCallback,
     make_trainer,
 )
+from .units import set_units
 from .version import __version__
 from .workflows import (
     Evaluation,
@@ -118,6 +119,7 @@ __all__ = [
     "read_channels",
     "report_to",
     "save_policy",
+    "set_units",
     "shipped_scenarios",
     "show_progress",
     "sweep",

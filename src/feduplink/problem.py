@@ -27,6 +27,7 @@ from feduplink.link import (
     find_measure,
 )
 from feduplink.scenario import ConstraintText, Scenario
+from feduplink.units import DisplayUnit, display_unit
 
 #: Largest argument of the exponential function that does not overflow in float64, rounded down.
 _MAX_EXPONENT = 700.0
@@ -134,6 +135,27 @@ UTILITIES: dict[str, type[WeightedSum] | type[ProportionalFairness]] = {
     "weighted-sum": WeightedSum,
     "proportional-fairness": ProportionalFairness,
 }
+
+
+def measure_unit(measure: AnyMeasure, scenario: Scenario) -> DisplayUnit:
+    """The unit in which values of a measure are displayed.
+
+    Args:
+        measure: of the scenario's links.
+        scenario: has the bandwidth for Mbit/J.
+    """
+    return display_unit(measure.unit, scenario.bandwidth_hz)
+
+
+def objective_unit(scenario: Scenario) -> DisplayUnit:
+    """The unit in which the objective is displayed.
+
+    A weighted sum has the unit of its measure. Proportional fairness is a sum of logarithms, whose
+    arguments are in the unit of the package.
+    """
+    if not UTILITIES[scenario.utility].linear:
+        return DisplayUnit("")
+    return measure_unit(find_measure(scenario.objective).from_scenario(scenario), scenario)
 
 
 @dataclass(frozen=True)

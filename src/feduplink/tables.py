@@ -39,7 +39,8 @@ class TextTable:
 
     Attributes:
         title: title above the table.
-        columns: column headers; a line break marks the preferred position for wrapping.
+        columns: column headers; a line break marks the preferred position for wrapping. The line
+            after a second break is a unit, which is omitted on narrow terminals.
         rows: one cell per column each.
         remarks: explanations of the columns, sentences without initial capital and full stop.
         notes: remarks on these rows in particular; a note may begin with a row label.
@@ -138,19 +139,25 @@ class _FittedTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = self.table.rows or [[""] * len(self.table.columns)]
         cells = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        longest_word = [max(map(len, column.split() or [""])) for column in self.table.columns]
-        longest_line = [max(map(len, column.split("\n"))) for column in self.table.columns]
-        whole = [len(header) for header in self.table.headers]
-        layouts = ((whole, 2), (longest_line, 2), (longest_word, 2), (longest_word, 1))
-        for headers, gap in layouts:
+        broken, whole = self.table.columns, self.table.headers
+        without_units = [" ".join(column.split("\n")[:2]) for column in broken]
+        layouts = (
+            (whole, [len(header) for header in whole], 2),
+            (broken, [max(map(len, column.split("\n"))) for column in broken], 2),
+            (whole, _longest_words(whole), 2),
+            (whole, _longest_words(whole), 1),
+            (without_units, _longest_words(without_units), 1),
+        )
+        for shown, headers, gap in layouts:
             widths = [max(sizes) for sizes in zip(headers, cells, strict=True)]
             left = options.max_width - sum(widths[1:]) - gap * (len(widths) - 1)
+            drawn = self._drawn(shown, [max(1, min(widths[0], left)), *widths[1:]], gap)
             if left >= widths[0]:
                 break
-        yield self._drawn([max(1, min(widths[0], left)), *widths[1:]], gap)
+        yield drawn
 
-    def _drawn(self, widths: Sequence[int], gap: int) -> Table:
-        """The table with these column widths and this gap, in characters."""
+    def _drawn(self, columns: Sequence[str], widths: Sequence[int], gap: int) -> Table:
+        """The table with these headers, column widths and gap, in characters."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -158,7 +165,7 @@ class _FittedTable:
         drawn = Table(
             box=box.SIMPLE_HEAD, show_edge=False, padding=(0, gap - 1, 0, 0), pad_edge=False
         )
-        for place, (column, width) in enumerate(zip(self.table.headers, widths, strict=True)):
+        for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
             justify: Literal["left", "right"] = "right" if place else "left"
             drawn.add_column(column, justify=justify, overflow="fold", width=width)
         for name, *cells in self.table.rows:
@@ -166,6 +173,10 @@ class _FittedTable:
             styled = (Text(c, colour) for c, colour in zip(cells, colours, strict=True))
             drawn.add_row(Text(name), *styled)
         return drawn
+
+
+def _longest_words(columns: Sequence[str]) -> list[int]:
+    return [max(map(len, column.split() or [""])) for column in columns]
 
 
 def print_records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

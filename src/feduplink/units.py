@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -42,21 +43,36 @@ class DisplayUnit:
 
     Attributes:
         symbol: symbol of the unit; empty for a dimensionless quantity.
-        factor: displayed value divided by the internal value.
+        factor: change of the displayed value per unit of the internal value.
+        offset: displayed value of an internal value of zero.
     """
 
     symbol: str
     factor: float = 1.0
+    offset: float = 0.0
 
-    def text(self, value: float) -> str:
-        """Format an internal value with three significant digits and the displayed unit."""
-        return f"{self.factor * value:.3g} {self.symbol}".rstrip()
+    def displayed(self, value: float) -> float:
+        """Convert an internal value to this unit."""
+        return self.factor * value + self.offset
+
+    def text(self, value: float, form: str = ".3g") -> str:
+        """Format an internal value with the displayed unit.
+
+        Args:
+            value: value in the internal unit.
+            form: format of the number, by default three significant digits.
+        """
+        return self.label(format(self.displayed(value), form))
+
+    def label(self, name: str, separator: str = " ") -> str:
+        """Append the symbol of the unit, if there is one, to a name."""
+        return f"{name}{separator}{self.symbol}" if self.symbol else name
 
 
 def set_units(system: UnitSystem) -> None:
     """Set the units of tables, plots and pages, for the whole process.
 
-    Options and fields keep their units: ``pmax_dbw`` is in dBW in either case.
+    Options, fields and files of numbers keep their units: ``pmax_dbw`` is in dBW in either case.
 
     Args:
         system: ``engineering`` (dBm, bit/s/Hz, Mbit/J; the default) or ``nats`` (dBW, nats/s/Hz,
@@ -65,12 +81,11 @@ def set_units(system: UnitSystem) -> None:
     Raises:
         InputError: if the system is unknown.
 
-    >>> set_units("nats")
+    >>> import feduplink as fu
+    >>> fu.set_units("nats")
     >>> power_text(-20.0)
     '-20 dBW'
-    >>> set_units("engineering")
-    >>> power_text(-20.0)
-    '10 dBm'
+    >>> fu.set_units("engineering")
     """
     global _system
     if system not in get_args(UnitSystem):
@@ -100,6 +115,24 @@ def display_unit(unit: str, bandwidth_hz: float | None = None) -> DisplayUnit:
     return DisplayUnit(unit)
 
 
+def scaled_unit(unit: str, values: Iterable[float]) -> DisplayUnit:
+    """Unit with the prefix milli if no value reaches 1; with ``nats`` without a prefix.
+
+    Args:
+        unit: SI unit that takes prefixes, such as ``s`` or ``J``.
+        values: values that are displayed together; infinite and undefined ones are ignored.
+
+    >>> scaled_unit("J", [0.017, 0.44]).text(0.017)
+    '17 mJ'
+    >>> scaled_unit("s", [0.8, 17.0]).text(0.8)
+    '0.8 s'
+    """
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if _system == "engineering" and 0 < largest < 1:
+        return DisplayUnit(f"m{unit}", 1e3)
+    return DisplayUnit(unit)
+
+
 def power_unit() -> str:
     """Logarithmic unit in which powers are displayed: ``dBm``, or ``dBW`` with ``nats``."""
     return "dBm" if _system == "engineering" else "dBW"
@@ -110,8 +143,17 @@ def displayed_power(power_dbw: float) -> float:
     return power_dbw + 30.0 if _system == "engineering" else power_dbw
 
 
-def power_text(power_dbw: float) -> str:
-    """Format a power given in dBW with four significant digits and the displayed unit."""
+def power_text(power_dbw: float | Sequence[float]) -> str:
+    """Format a power given in dBW, or the range of several, with the displayed unit.
+
+    >>> power_text([-20.0, -23.0])
+    '7 to 10 dBm'
+    """
+    if isinstance(power_dbw, Sequence):
+        low, high = displayed_power(min(power_dbw)), displayed_power(max(power_dbw))
+        if low != high:
+            return f"{low:.4g} to {high:.4g} {power_unit()}"
+        power_dbw = power_dbw[0]
     return f"{displayed_power(power_dbw):.4g} {power_unit()}"
 
 

@@ -18,6 +18,7 @@ from feduplink import (
     draw_csi,
     evaluate,
     save_policy,
+    set_units,
     write_channels,
 )
 from feduplink.channels import CSI_DATASET, Realisations, make_channels
@@ -65,8 +66,8 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
         for name, policy in policies.items()
     }
     assert judged_names(ended.out) == list(policies)
-    assert ">= 0.7" in ended.out
-    assert ">= 55" in ended.out
+    assert ">= 1.01 bit/s/Hz" in ended.out
+    assert ">= 14.3 Mbit/J" in ended.out
     assert {path.name for path in (tmp_path / "runs/evaluate").iterdir()} == {
         "metrics.json",
         "comparison.md",
@@ -76,6 +77,20 @@ def test_same_as_evaluating_by_hand(run: Run, tmp_path: Path):
         "power-histogram.svg",
         "result.safetensors",
     }
+
+
+def test_units_change_what_is_displayed_and_no_file_of_numbers(run: Run, tmp_path: Path):
+    options = ("--policies", "max")
+    shown = run("evaluate", *TINY, *options, "--out", "shown")
+    nats = run("evaluate", *TINY, *options, "--units", "nats", "--out", "nats")
+    set_units("engineering")
+    assert "Pmax 10 dBm" in shown.out
+    assert "rate >= 1.01 bit/s/Hz" in shown.out
+    assert "Pmax -20 dBW" in nats.out
+    assert "rate >= 0.7 nats/s/Hz" in nats.out
+    metrics = results_of(tmp_path / "shown")
+    assert metrics == results_of(tmp_path / "nats")
+    assert metrics["units"]["rates"] == "nats/s/Hz"
 
 
 def test_the_command_writes_what_the_call_from_python_writes(run: Run, tmp_path: Path):
@@ -207,8 +222,8 @@ def test_another_pmax_is_said_and_never_exceeded(run: Run, tmp_path: Path):
     save_policy(FullPower(strong), tmp_path / "strong")
     ended = run("evaluate", *TINY, "--policies", "strong")
     assert ended.status == 0
-    assert "0 dBW" in ended.err
-    assert "cut at -20 dBW" in ended.err
+    assert "Pmax 30 dBm (here 10 dBm)" in ended.err
+    assert "cut at 10 dBm" in ended.err
     here = Scenario(workers=3)
     expected = judge_policy(FullPower(here), make_channels(here, 40).test, here).as_metrics()
     found = metrics_of(tmp_path / "runs/evaluate")["policies"]["max"]
@@ -217,7 +232,7 @@ def test_another_pmax_is_said_and_never_exceeded(run: Run, tmp_path: Path):
     assert found == pytest.approx(expected, rel=1e-6)
     table = (tmp_path / "runs/evaluate/comparison.md").read_text()
     for text in (ended.out, table):
-        assert "max was made for another scenario: pmax_dbw 0 (here -20)" in text
+        assert "max was made for another scenario: Pmax 30 dBm (here 10 dBm)" in text
 
 
 def test_weights_that_recorded_channels_do_not_bring_are_said(

@@ -37,7 +37,7 @@ def test_two_options_are_all_their_pairs(run: Run, tmp_path: Path):
     assert metrics_of(out)["varied"] == {"interference": ["1", "4"], "pmax_dbw": ["-30", "-20"]}
     assert (out / "sweep.png").stat().st_size > 1000
     assert "objective against interference" in ended.out
-    assert "max pmax_dbw=-30" in ended.out
+    assert "max Pmax 0 dBm" in ended.out
 
 
 def test_finished_runs_are_not_repeated(run: Run, tmp_path: Path):
@@ -60,7 +60,7 @@ def test_names_are_values_too(run: Run, tmp_path: Path):
     vary = ("--vary", "channel-model", "wbs", "hata-urban", "--figure", "participation")
     ended = sweep(run, *vary, "--out", "here")
     assert ended.status == 0, ended.err
-    assert "participation against channel_model" in ended.out
+    assert "participation against channel model" in ended.out
     assert metrics_of(tmp_path / "here")["figure"] == "participation"
 
 

@@ -414,8 +414,8 @@ def test_margin_of_pdx_is_not_a_difference():
 def test_sentence_states_both_values_and_the_limit_of_powers():
     sentence = made_for_sentence("pdg", {"pmax_dbw": (0.0, -20.0), "rate_min": ([0.5, 0.7], 0.7)})
     assert sentence == (
-        "pdg was made for another scenario: pmax_dbw 0 (here -20), rate_min 0.5 to 0.7 (here 0.7); "
-        "its powers are cut at -20 dBW"
+        "pdg was made for another scenario: Pmax 30 dBm (here 10 dBm), rate_min 0.5 to 0.7 (here "
+        "0.7); its powers are cut at 10 dBm"
     )
 
 

@@ -19,12 +19,13 @@ from feduplink import (
     Scenario,
     evaluate,
     judge,
+    set_units,
 )
 from feduplink.optimum import find_optimum
 from feduplink.reporting.comparison import (
     comparison_table,
     plot_comparison,
-    plot_power_histogram,
+    plot_powers,
 )
 from feduplink.tables import terminal_table
 
@@ -44,7 +45,8 @@ def test_a_row_of_the_markdown_table_has_all_figures(default_csi, default_scenar
     lines = comparison_table(judgements, default_scenario).markdown().splitlines()
     header, rule, full, quiet = (line for line in lines if line.startswith("|"))
     assert header == (
-        "| policy | objective | PER | active | rate >= 0.7 | EE >= 55 | margin | verdict |"
+        "| policy | objective | PER | active | rate >= 1.01 bit/s/Hz | EE >= 14.3 Mbit/J | margin "
+        "| verdict |"
     )
     assert header.count("|") == rule.count("|") == full.count("|") == quiet.count("|") == 9
     verdict = judgements["max"]
@@ -53,8 +55,8 @@ def test_a_row_of_the_markdown_table_has_all_figures(default_csi, default_scenar
         f"{verdict.objective:.4f}",
         f"{100 * verdict.weighted_per:.2f} %",
         "100 %",
-        f"{verdict.constraints['rate'].worst:.3f}",
-        f"{verdict.constraints['energy_efficiency'].worst:.1f}",
+        f"{verdict.constraints['rate'].worst / math.log(2):.2f}",
+        f"{verdict.constraints['energy_efficiency'].worst * 0.18 / math.log(2):.1f}",
         f"{100 * verdict.margin:+.0f} ± {100 * verdict.margin_ci:.0f} %",
         "inconclusive",  # with a hundred channels
     ]
@@ -101,8 +103,48 @@ def test_values_per_worker_are_written_as_a_range(default_csi):
     listed = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     scenario = Scenario(rate_min=listed, pmax_dbw=tuple(-10 * value for value in listed))
     text = comparison_table(_judgements(default_csi, scenario), scenario).markdown()
-    assert "rate >= 0.2 to 0.9" in text
-    assert "Pmax -9 to -2 dBW" in text
+    assert "rate >= 0.289 to 1.3 bit/s/Hz" in text
+    assert "Pmax 21 to 28 dBm" in text
+
+
+@pytest.fixture
+def nats():
+    set_units("nats")
+    yield
+    set_units("engineering")
+
+
+@pytest.mark.usefixtures("nats")
+def test_the_units_of_the_paper_can_be_chosen(default_csi, default_scenario):
+    judgements = _judgements(default_csi, default_scenario)
+    text = comparison_table(judgements, default_scenario).markdown()
+    assert "Pmax -20 dBW" in text
+    assert "| rate >= 0.7 nats/s/Hz | EE >= 55 nats/s/Hz/W |" in text
+    assert _cells(text, "max")[4] == f"{judgements['max'].constraints['rate'].worst:.3f}"
+
+
+def test_an_objective_has_its_unit(default_csi, default_scenario):
+    """A sum rate: values, gaps and the bound are in bit/s/Hz."""
+    scenario = default_scenario.replace(
+        workers=2, objective="rate", weights="ones", rate_min=0.0, ee_min=0.0
+    )
+    csi = default_csi[:4, :2, :2]
+    judgements = {"max": judge(scenario, csi, FullPower(scenario).allocate(csi))}
+    optimum = find_optimum(scenario, csi, max_boxes=5000)
+    text = comparison_table(judgements, scenario, optimum).markdown()
+    assert "| policy | objective, bit/s/Hz | gap |" in text
+    bits = judgements["max"].objective / math.log(2)
+    assert _cells(text, "max")[1] == f"{bits:.4f}"
+    assert f"these channels: {optimum.upper_bound / math.log(2):.4f} bit/s/Hz" in text
+    drawing = rendered(plot_comparison(judgements, scenario, optimum))
+    assert drawing.axes[0].get_xlabel() == "objective, bit/s/Hz"
+    assert f"max (full power)  {bits:.4f}" in written(drawing)
+
+
+def test_a_utility_of_logarithms_has_no_unit(default_csi, default_scenario):
+    scenario = default_scenario.replace(objective="rate", utility="proportional-fairness")
+    text = comparison_table(_judgements(default_csi, scenario), scenario).markdown()
+    assert "| policy | objective | PER |" in text
 
 
 def test_user_defined_constraints_have_columns_and_units(default_csi):
@@ -116,11 +158,11 @@ def test_user_defined_constraints_have_columns_and_units(default_csi):
     )
     text = comparison_table(_judgements(default_csi, scenario), scenario).markdown()
     header = next(line for line in text.splitlines() if line.startswith("| policy"))
-    assert "| EE >= 55 | P <= 0.005 | PSR >= 0.5 | sinr >= 2 |" in header
+    assert "| EE >= 14.3 Mbit/J | P <= 0.005 W | PSR >= 0.5 | sinr >= 2 |" in header
     assert _cells(text, "max")[6] == "0.01000"
     assert _cells(text, "quiet")[6] == "0.00000"
     assert (
-        "Rate (nats/s/Hz), EE (nats/s/Hz/W), PSR and sinr: the worst worker's mean while it "
+        "Rate (bit/s/Hz), EE (Mbit/J), PSR and sinr: the worst worker's mean while it "
         "transmits." in text
     )
     assert "P (W): the worst worker's mean over all rounds." in text
@@ -227,23 +269,18 @@ pytestmark = pytest.mark.filterwarnings("error")
 PMAX_W = Scenario().max_power
 
 
-def test_the_power_histogram_is_in_milliwatts_with_shares_of_silence_and_pmax():
-    power = torch.tensor([[0.0, PMAX_W], [0.51 * PMAX_W, PMAX_W]])
-    drawing = rendered(plot_power_histogram({"mine": power}, Scenario()))
+def test_powers_are_a_cumulative_distribution_with_shares_of_silence_and_pmax():
+    power = torch.tensor([[0.0, PMAX_W], [0.5 * PMAX_W, PMAX_W]])
+    drawing = rendered(plot_powers({"max": power}, Scenario()))
     texts = written(drawing)
-    assert "mine: silent 25 %, at Pmax 50 %" in texts
-    assert any("mW" in text and "Pmax = 10 mW" in text for text in texts)
-    linear = drawing.axes[0]
-    bars = {round(bar.get_x(), 6): bar.get_height() for bar in linear.patches if bar.get_height()}
-    assert bars == {5.0: 25.0, 9.75: 50.0}  # mW and %; nothing for the silent worker
-
-
-def test_a_dominant_bar_is_cut_and_labelled_with_its_share():
-    power = torch.full((100, 1), PMAX_W)
-    power[:9, 0] = torch.linspace(0.1, 0.5, 9) * PMAX_W
-    drawing = rendered(plot_power_histogram({"pdx": power}, Scenario()))
-    assert "highest bar: 91 %, cut off" in written(drawing)
-    assert drawing.axes[0].get_ylim()[1] < 10.0
+    assert "max (full power): silent 25 %, at Pmax 50 %" in texts
+    assert {"transmit power, dBm", "Pmax = 10 dBm"} <= set(texts)
+    curve = drawing.axes[0].lines[0]
+    dbm, share = curve.get_xdata(), curve.get_ydata()
+    assert (dbm[0], dbm[-1]) == pytest.approx((-30, 10))
+    assert share[dbm < 6.9] == pytest.approx(25)  # the silent ones; 5 mW are 6.99 dBm
+    assert share[(dbm > 7.1) & (dbm < 9.9)] == pytest.approx(50)
+    assert share[-1] == 100
 
 
 def test_objectives_are_labelled_and_all_ratios_are_on_the_axis(default_csi, default_scenario):
@@ -256,10 +293,11 @@ def test_objectives_are_labelled_and_all_ratios_are_on_the_axis(default_csi, def
         "openloop": dataclasses.replace(made, objective=0.9706, feasible=False),
         "pdx": dataclasses.replace(made, objective=0.9761),
     }
-    drawing = rendered(plot_comparison(judgements))
+    drawing = rendered(plot_comparison(judgements, default_scenario))
     texts = written(drawing)
-    assert {"openloop  0.9706", "pdx  0.9761"} <= set(texts)
-    assert any("hollow" in text for text in texts)
+    assert {"openloop (open loop)  0.9706", "pdx  0.9761"} <= set(texts)
+    assert "infeasible" in texts
+    assert any(text.startswith("infeasible, ") for text in texts)  # beside the row
     rate = made.constraints["rate"]
     ratio = float((rate.expected / rate.constraint.limit).nan_to_num(math.inf).min())
     axes = drawing.axes[2]
@@ -267,11 +305,25 @@ def test_objectives_are_labelled_and_all_ratios_are_on_the_axis(default_csi, def
     assert axes.get_xlim()[0] < ratio < axes.get_xlim()[1]
 
 
+def test_margins_have_their_confidence_interval(default_csi, default_scenario):
+    judgements = _judgements(default_csi, default_scenario)
+    full = dataclasses.replace(judgements["max"], shortfall=-3.0, shortfall_error=0.5)
+    drawing = rendered(plot_comparison({**judgements, "max": full}, default_scenario))
+    margin = drawing.axes[1]
+    interval, full_mark, quiet_mark = margin.lines[:3]
+    assert interval.get_xdata() == pytest.approx([250, 350])
+    assert full_mark.get_xdata() == pytest.approx([300])
+    assert margin.get_xlim()[0] < -1 < 350 < margin.get_xlim()[1]
+    assert quiet_mark.get_marker() == "x"
+    assert math.isnan(quiet_mark.get_xdata()[0])  # a silent policy has no margin
+    assert {"silent", "silent, 0 % active"} <= set(written(drawing))
+
+
 def test_every_constraint_has_a_panel(default_csi):
     """The mean power at full power is 10 mW, twice the limit."""
     scenario = Scenario(constraints="link.own_measures:AveragePower <= 0.005")
     outcomes = evaluate(scenario, {"max": FullPower(scenario)}, channels=default_csi)
-    drawing = rendered(plot_comparison({"max": outcomes["max"].judgement}))
+    drawing = rendered(plot_comparison({"max": outcomes["max"].judgement}, scenario))
     labels = [axes.get_xlabel() for axes in drawing.axes]
     assert labels[2:] == [
         "worst worker's\nrate / threshold",
@@ -287,7 +339,7 @@ def test_the_optimum_has_a_filled_mark(default_csi, default_scenario):
     outcomes = evaluate(default_scenario, {"max": FullPower(default_scenario)}, channels=csi)
     optimum = find_optimum(default_scenario, csi, max_boxes=0)
     assert optimum.solution.judgement.feasible is None
-    drawing = rendered(plot_comparison(outcomes.judgements, optimum))
+    drawing = rendered(plot_comparison(outcomes.judgements, default_scenario, optimum))
     mark = drawing.axes[0].lines[-1]
     assert mark.get_fillstyle() == "full"
     assert mark.get_markerfacecolor() != "white"
@@ -298,8 +350,8 @@ def test_plots_of_a_comparison_are_pictures(default_csi, default_scenario):
     outcomes = evaluate(default_scenario, policies, channels=default_csi)
     judgements = {name: outcome.judgement for name, outcome in outcomes.items()}
     powers = {name: outcome.power for name, outcome in outcomes.items()}
-    assert is_picture(plot_comparison(judgements))
-    assert is_picture(plot_power_histogram(powers, default_scenario))
+    assert is_picture(plot_comparison(judgements, default_scenario))
+    assert is_picture(plot_powers(powers, default_scenario))
 
 
 def test_plots_of_silent_policies_are_pictures(default_csi):
@@ -307,5 +359,5 @@ def test_plots_of_silent_policies_are_pictures(default_csi):
     scenario = Scenario(rate_min=40)
     outcomes = evaluate(scenario, {"orth": Orthogonal(scenario)}, channels=default_csi)
     assert outcomes["orth"].judgement.participation == 0
-    assert is_picture(plot_comparison({"orth": outcomes["orth"].judgement}))
-    assert is_picture(plot_power_histogram({"orth": outcomes["orth"].power}, scenario))
+    assert is_picture(plot_comparison({"orth": outcomes["orth"].judgement}, scenario))
+    assert is_picture(plot_powers({"orth": outcomes["orth"].power}, scenario))

@@ -17,7 +17,12 @@ from feduplink import (
 )
 from feduplink.experiments.noniid import NoniidErrors
 from feduplink.federated import FederatedHistory
-from feduplink.reporting.federated import plot_arrivals, plot_averages, plot_costs
+from feduplink.reporting.federated import (
+    plot_arrivals,
+    plot_averages,
+    plot_costs,
+    plot_delivery,
+)
 from feduplink.reporting.style import StyledFigure, save_figure
 from feduplink.reporting.training import plot_convergences
 from feduplink.training import Epoch
@@ -38,6 +43,76 @@ def test_arrivals_of_several_runs_have_intervals():
     (intervals,) = drawing.axes[0].collections
     low, high = intervals.get_segments()[0][:, 1]
     assert (low, high) == pytest.approx((6, 8))  # 7 ± √2 / √2
+
+
+def delivered(**rounds: list[tuple[bool, ...]]) -> FederatedHistory:
+    """A run per policy, with the workers whose model arrived in every round."""
+    runs = history(dict.fromkeys(rounds, 0.1)).policies
+    return FederatedHistory(
+        "digits",
+        "error rate",
+        {name: (dataclasses.replace(runs[name][0], arrived=tuple(rounds[name])),) for name in runs},
+    )
+
+
+def test_delivery_is_a_share_per_worker_counted_from_1():
+    made = delivered(
+        max=[(True, True, False), (True, False, False), (True, True, False), (True, True, True)],
+        tdma=[(True, True, True)] * 4,
+    )
+    (axes,) = rendered(plot_delivery(made)).axes
+    numbers = {text.get_position(): text.get_text() for text in axes.texts}
+    shares = [numbers[(worker, 0)] for worker in (1, 2, 3)]
+    assert shares == ["100", "75", "25"]
+    assert [numbers[(worker, 1)] for worker in (1, 2, 3)] == ["100"] * 3
+    assert {"2.00", "3.00"} <= set(numbers.values())  # models per round
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "3"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["max", "tdma"]
+
+
+def test_the_worker_with_the_least_delivery_is_framed():
+    made = delivered(max=[(True, False, True)], tdma=[(True, True, True)])
+    (axes,) = rendered(plot_delivery(made)).axes
+    frames = {(min(line.get_xdata()), min(line.get_ydata())) for line in axes.lines}
+    assert frames == {(1.5, -0.5)}  # of worker 2 in the first row, none where all are equal
+
+
+def test_cells_of_many_workers_have_a_scale_instead_of_numbers():
+    made = delivered(max=[(True,) * 30 + (False,)])
+    drawing = rendered(plot_delivery(made))
+    assert len(drawing.axes) == 2  # the cells and their scale
+    assert "100" not in [text.get_text() for text in drawing.axes[0].texts]
+
+
+def test_the_target_is_a_line_in_every_panel():
+    made = history({"max": (0.4, 0.2, 0.1)}, {"max": (2.0, 3.0)})
+    drawing = rendered(plot_costs({"digits": made}, target=0.25))
+    for axes in drawing.axes:
+        (line,) = [line for line in axes.lines if line.get_label() == "target 0.25"]
+        assert set(line.get_ydata()) == {0.25}
+    (legend,) = drawing.legends
+    assert "target 0.25" in [text.get_text() for text in legend.get_texts()]
+
+
+def test_curves_over_costs_are_steps_with_the_range_of_the_runs():
+    first = history({"max": (0.4, 0.2)}, {"max": (2.0, 3.0)}).policies["max"][0]
+    second = dataclasses.replace(first, error=(0.6, 0.3))
+    made = FederatedHistory("digits", "error rate", {"max": (first, first, second)})
+    drawing = rendered(plot_costs({"digits": made}))
+    rounds, seconds, _ = drawing.axes
+    assert seconds.lines[0].get_drawstyle() == "steps-post"
+    assert rounds.lines[0].get_ydata().tolist() == [0.4, 0.2]  # the median
+    (band,) = rounds.collections
+    (outline,) = band.get_paths()
+    assert outline.vertices[:, 1].max() == 0.6
+    (legend,) = drawing.legends
+    assert legend.get_title().get_text() == "median of 3 runs; shaded: least to largest"
+
+
+def test_a_policy_without_cost_is_named_as_such():
+    made = history({"ideal": 0.1, "max": (0.4, 0.2, 0.1)}, {"max": (2.0, 3.0)})
+    (legend,) = rendered(plot_costs({"digits": made})).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["ideal (no cost)", "max"]
 
 
 def test_coinciding_policies_have_marks_at_different_rounds():
@@ -153,6 +228,7 @@ FIGURES: dict[str, Callable[[], StyledFigure]] = {
     "averages": lambda: plot_averages(FEDERATIONS.comparisons, CAPTION),
     "costs": lambda: plot_costs({"alike": COSTS, "noisy": COSTS}, CAPTION),
     "arrivals": lambda: plot_arrivals({"pdg": [[1, 5], [2]], "rand:a": [[0]]}, CAPTION),
+    "delivery": lambda: plot_delivery(delivered(max=[(True, False)]), CAPTION),
 }
 
 

@@ -47,7 +47,8 @@ def test_a_run_is_a_section_with_its_figures_tables_and_settings(make_run: MakeR
         "feduplink train --policy pdg",
         "Settings, seed 3, versions",
         "<dt>workers</dt><dd>3</dd>",
-        "<dt>rate_min</dt><dd>0.1, 0.2, 0.3</dd>",
+        "<dt>rate_min</dt><dd>0.1, 0.2, 0.3 nats/s/Hz</dd>",
+        "<dt>pmax_dbw</dt><dd>-20 dBW</dd>",
         "<dt>coherence_time_s</dt><dd>none</dd>",
         "<figcaption>What a shows</figcaption>",
         "1 run, 2 figures",
@@ -169,12 +170,47 @@ def test_markdown_tables_are_rendered(tmp_path: Path):
     )
     (html,) = read_markdown(tmp_path)
     assert "<p>Title</p>" in html
-    assert '<div class="scroll"><table>' in html
+    assert '<div class="scroll" tabindex="0" role="region" aria-label="Table a"><table>' in html
     assert "<td><code>max</code></td>" in html
     # What belongs to a number stays on its line.
     assert '<td style="text-align:right">3\N{NO-BREAK SPACE}%</td>' in html
     assert "PER &lt;=\N{NO-BREAK SPACE}5<" in html
     assert "</table></div>" in html
+
+
+def test_sentences_below_a_table_are_on_lines_of_their_own(tmp_path: Path):
+    (tmp_path / "a.md").write_text("| a |\n| --- |\n| 1 |\n\nOne sentence.\nAnother one.\n")
+    (html,) = read_markdown(tmp_path)
+    assert re.search(r"One sentence\.<br ?/?>\s*Another one\.", html)
+
+
+@pytest.mark.parametrize(("last", "sticky"), [("verdict", True), ("rate", False)])
+def test_a_column_of_verdicts_stays_in_sight(tmp_path: Path, last: str, sticky: bool):
+    (tmp_path / "a.md").write_text(f"| policy | {last} |\n| --- | --- |\n| max | x |\n")
+    (html,) = read_markdown(tmp_path)
+    assert ('<table class="verdict-last">' in html) == sticky
+
+
+def test_boxes_that_scroll_have_labels_of_their_own(make_run: MakeRun, tmp_path: Path):
+    for name in "ab":
+        directory = make_run(name, "line", claims=CLAIMS[:1])
+        (directory / "table.md").write_text("| a |\n| --- |\n| 1 |\n\n| b |\n| --- |\n| 2 |\n")
+        (directory / "values.csv").write_text("x\n1\n")
+    page = _page(tmp_path)
+    boxes = re.findall(r'<div class="scroll"([^>]*)>', page)
+    labels = [re.search(r'aria-label="([^"]+)"', box)[1] for box in boxes]
+    assert len(labels) == 1 + 2 * 5  # claims of all; claims, two tables, a figure and CSV of each
+    assert len(set(labels)) == len(labels)
+    assert all('tabindex="0" role="region"' in box for box in boxes)
+
+
+@pytest.mark.parametrize(
+    ("width", "is_wide"), [("360pt", False), ("756pt", True), ("100%", True), ("", True)]
+)
+def test_a_phone_scales_narrow_drawings(tmp_path: Path, width: str, is_wide: bool):
+    (tmp_path / "a.svg").write_text(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}"/>')
+    (figure,) = read_figures(tmp_path)
+    assert figure.is_wide == is_wide
 
 
 def test_markdown_gives_neither_html_nor_pictures(tmp_path: Path):

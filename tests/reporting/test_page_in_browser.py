@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chromium import DESKTOP, PHONE, opened_page
+from chromium import DESKTOP, PHONE, opened_page, serious_findings
 from experiments.tiny import TINY
 from feduplink.cli.command_line import main
 from feduplink.experiments import EXPERIMENTS
@@ -35,6 +35,8 @@ TITLES = [
     "Figure 1",
     *REPRODUCED,
 ]
+#: Runs whose findings are at the top.
+WITH_FINDINGS = ["Policies compared", "Federated learning of digits"]
 CLAIM = {
     "claim": "A claim that is long enough to need more than a line on any telephone",
     "measured": "so-and-so-much, which also takes its time to say",
@@ -75,7 +77,12 @@ def _opened(browser: Browser, report: Path, width: int, scheme: str = "light") -
 def test_all_sections_fit_the_width(browser, report: Path, width: int):
     with _opened(browser, report, width) as page:
         assert page.locator("h1").inner_text() == "feduplink report"
-        assert page.locator("main h2").all_inner_texts() == ["Claims", "Contents", *TITLES]
+        assert page.locator("main h2").all_inner_texts() == [
+            "Findings",
+            "Claims",
+            "Contents",
+            *TITLES,
+        ]
         figures = page.locator("figure img").all()
         assert len(figures) == 2 + 2 + 2 + 1 + 3
         for figure in figures:
@@ -88,13 +95,49 @@ def test_all_sections_fit_the_width(browser, report: Path, width: int):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_what_scrolls_is_reached_by_the_keyboard(browser, report: Path):
+    with _opened(browser, report, PHONE) as page:
+        for details in page.locator("details").all():
+            details.locator("summary").click()
+        unreachable = page.evaluate(
+            """() => [...document.querySelectorAll("body *")]
+              .filter((box) => box.scrollWidth > box.clientWidth + 1 && box.clientWidth > 0)
+              .filter((box) => getComputedStyle(box).overflowX === "auto")
+              .filter((box) => box.tabIndex !== 0 || !box.ariaLabel || box.role !== "region")
+              .map((box) => box.outerHTML.slice(0, 80))"""
+        )
+        assert unreachable == []
+
+
+def test_policy_and_verdict_stay_in_sight_on_a_phone(browser, report: Path):
+    with _opened(browser, report, PHONE) as page:
+        table = page.locator("table.verdict-last").first
+        table.evaluate("table => { table.parentElement.scrollLeft = 60; }")
+        row = table.locator("tbody tr").first.locator("td")
+        for cell in (row.first, row.last):
+            box = cell.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= PHONE
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_no_serious_finding(browser, report: Path, width: int, scheme: str):
+    address = report.as_uri()
+    with opened_page(browser, address, width, color_scheme=scheme, bypass_csp=True) as (page, _):
+        for details in page.locator("details").all():
+            details.locator("summary").click()
+        assert serious_findings(page) == []
+
+
 def test_links_lead_to_sections(browser, report: Path):
     with _opened(browser, report, DESKTOP) as page:
         targets = page.locator('a[href^="#"]').evaluate_all(
             "links => links.map(a => document.querySelector(a.hash)?.querySelector('h2').innerText)"
         )
         claims = [title for title, count in REPRODUCED.items() for _ in range(count)]
-        assert targets == ["Figure 1", *claims, *TITLES]
+        assert targets == [*WITH_FINDINGS, "Figure 1", *claims, *TITLES]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import math
+import re
+from importlib.resources import files
 from pathlib import Path
+from xml.etree import ElementTree
 
 import matplotlib
 import pytest
@@ -15,17 +18,25 @@ from feduplink.experiments.federated_tasks import ALL_POLICIES
 from feduplink.policies import TDMA
 from feduplink.registry import POLICIES
 from feduplink.reporting.style import (
+    DARK_INK,
+    DARK_MUTED,
+    DARK_PAPER,
+    MUTED,
     Look,
     StyledFigure,
+    contrast,
     feasibility_note,
     figure,
     legend_columns,
     look_of,
     looks_of,
     marker_style,
+    policy_title,
     save_figure,
     set_objective_scale,
 )
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 #: One policy of every kind that is compared or federated, and the optimum.
 SCHEDULES = ("schedule", "learned-schedule", "fixed-power")
@@ -93,7 +104,7 @@ def test_a_variant_has_the_colour_or_a_tint_of_its_policy_and_another_line():
     looks = looks_of(["pdg", "pdg:runs/a", "pdg:runs/b", "mine:a", "mine"])
     own, first, second = (looks[name] for name in ("pdg", "pdg:runs/a", "pdg:runs/b"))
     assert own.colour == first.colour == look_of("pdg").colour
-    # The same hue, lighter: every channel moves by the same share towards white.
+    # Another lightness: every channel moves by the same share, here towards white.
     lighter = [
         (b - a) / (1 - a) for a, b in zip(to_rgb(own.colour), to_rgb(second.colour), strict=True)
     ]
@@ -177,7 +188,59 @@ def test_figures_contain_their_caption_and_no_date(tmp_path: Path):
     text = (tmp_path / "a.svg").read_text()
     assert "<title>A line</title>" in text
     assert "<dc:date>" not in text
-    assert "<text" not in text
+    assert "<path" in text
+
+
+def test_text_in_svg_is_text_in_a_font_that_every_reader_has(tmp_path: Path):
+    with figure(4, 3, "A line") as drawing:
+        drawing.subplots().set_xlabel("Pmax, dBm")
+    save_figure(tmp_path / "a.png", drawing)
+    texts = [
+        element
+        for element in ElementTree.parse(tmp_path / "a.svg").iter(f"{SVG}text")
+        if element.text == "Pmax, dBm"
+    ]
+    assert len(texts) == 1
+    assert "sans-serif" in texts[0].attrib["style"]
+
+
+def test_a_drawing_has_the_colours_of_dark_paper_too(tmp_path: Path):
+    save_figure(tmp_path / "a.png", line())
+    sheets = [e.text or "" for e in ElementTree.parse(tmp_path / "a.svg").iter(f"{SVG}style")]
+    assert any("prefers-color-scheme: dark" in sheet and DARK_PAPER in sheet for sheet in sheets)
+
+
+def _dark_paper_of_the_page() -> str:
+    page = (files("feduplink.reporting") / "page.html").read_text()
+    dark = page[page.index("prefers-color-scheme: dark") :]
+    return re.search(r"--paper: (#\w{6})", dark)[1]
+
+
+def test_contrast_is_that_of_the_wcag():
+    assert contrast("white", "black") == 21
+    assert contrast("#777777", "white") == pytest.approx(4.48, abs=0.005)  # of the WCAG's examples
+    assert contrast("#123456", "#123456") == 1
+
+
+@pytest.mark.parametrize("paper", ["#ffffff", DARK_PAPER])
+def test_lines_of_all_policies_stand_out_from_the_paper(paper: str):
+    variants = [f"{name}:{number}" for name in FAMILIES for number in range(3)]
+    own = [f"policy-{number}" for number in range(24)]
+    looks = looks_of([*FAMILIES, *variants, *own])
+    faint = {name: contrast(look.colour, paper) for name, look in looks.items()}
+    assert {name: ratio for name, ratio in faint.items() if ratio < 3} == {}
+
+
+def test_text_stands_out_from_the_paper():
+    assert _dark_paper_of_the_page() == DARK_PAPER
+    assert min(contrast(ink, "white") for ink in ("black", MUTED)) >= 4.5
+    assert min(contrast(ink, DARK_PAPER) for ink in (DARK_INK, DARK_MUTED)) >= 4.5
+
+
+def test_a_policy_goes_by_its_name_and_its_alias():
+    assert policy_title("max") == "max (full power)"
+    assert policy_title("pdx") == "pdx"
+    assert policy_title("rand:unselected") == "rand:unselected"
 
 
 def _position(axes, value: float) -> float:

@@ -13,6 +13,7 @@ from feduplink.reporting.training import (
     plot_network_training,
 )
 from feduplink.training import Epoch, NetworkEpoch
+from feduplink.units import set_units
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -30,20 +31,54 @@ def _legend(axes) -> list[str]:
     return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
-def test_workers_and_thresholds_are_labelled():
-    drawing = rendered(plot_convergence(epochs(8), Problem.from_scenario(Scenario()), "mine"))
-    rate = drawing.axes[0]
-    assert _legend(rate) == [*(f"worker {number}" for number in range(1, 9)), "≥ 0.7"]
-    looks = {(line.get_color(), line.get_linestyle()) for line in rate.lines}
-    assert len(looks) == 9  # eight workers and the threshold
+REACHED = {"rate": (0.7,), "energy_efficiency": (60.0,)}
 
 
-def test_many_workers_have_distinct_lines_without_labels():
-    problem = Problem.from_scenario(Scenario(workers=20))
-    drawing = rendered(plot_convergence(epochs(20), problem, "pdg"))
-    rate = drawing.axes[0]
-    assert _legend(rate) == ["≥ 0.7"]
-    assert len({(line.get_color(), line.get_linestyle()) for line in rate.lines}) == 21
+def _lines(axes, label: str) -> np.ndarray:
+    (line,) = [line for line in axes.lines if line.get_label().startswith(label)]
+    return np.asarray(line.get_ydata(), float)
+
+
+def test_a_constraint_has_its_worst_worker_the_band_of_all_and_its_threshold():
+    history = [
+        epoch(0, rate=(0.6, 0.9, 0.8), energy_efficiency=(55.0, 60.0, 70.0)),
+        epoch(1, rate=(0.8, 0.9, 0.7), energy_efficiency=(55.0, 60.0, 50.0)),
+    ]
+    problem = Problem.from_scenario(Scenario(workers=3))
+    drawing = rendered(plot_convergence(history, problem, "mine", bandwidth_hz=180e3))
+    rate, efficiency, _ = drawing.axes
+    bits = 1 / np.log(2)
+    np.testing.assert_allclose(_lines(rate, "worst worker"), np.array([0.6, 0.7]) * bits)
+    (band,) = rate.collections
+    outline = band.get_paths()[0].vertices[:, 1]
+    assert (outline.min(), outline.max()) == pytest.approx((0.6 * bits, 0.9 * bits))
+    assert _legend(rate) == ["worst worker (in the end: 3)", "all workers", "threshold ≥ 1.01"]
+    assert rate.get_ylabel() == "mean rate, active (bit/s/Hz)"
+    assert _legend(efficiency)[-1] == "threshold ≥ 14.3"
+    assert efficiency.get_ylabel() == "mean EE, active (Mbit/J)"
+
+
+def test_units_of_the_paper_are_shown_on_request():
+    set_units("nats")
+    try:
+        drawing = plot_convergence(epochs(8), Problem.from_scenario(Scenario()), "mine", 180e3)
+    finally:
+        set_units("engineering")
+    rate, efficiency, _ = rendered(drawing).axes
+    assert (rate.get_ylabel(), efficiency.get_ylabel()) == (
+        "mean rate, active (nats/s/Hz)",
+        "mean EE, active (nats/s/Hz/W)",
+    )
+    assert _legend(rate)[-1] == "threshold ≥ 0.7"
+
+
+def test_thresholds_that_differ_are_all_at_1():
+    problem = Problem.from_scenario(Scenario(workers=2, rate_min=(0.5, 1.0)))
+    history = [epoch(n, rate=(0.6, 0.9), energy_efficiency=(55.0, 60.0)) for n in range(2)]
+    rate = rendered(plot_convergence(history, problem, "mine")).axes[0]
+    np.testing.assert_allclose(_lines(rate, "worst worker"), 0.9)  # worker 2
+    np.testing.assert_allclose(_lines(rate, "threshold"), 1.0)
+    assert rate.get_ylabel() == "mean rate, active (relative to threshold)"
 
 
 def test_curves_are_running_medians():
@@ -51,11 +86,27 @@ def test_curves_are_running_medians():
     history = [epoch(n, rate=(r,), energy_efficiency=(60.0,)) for n, r in enumerate(rates)]
     drawing = rendered(plot_convergences({"pdg": [history]}, {}, Scenario(workers=1), "caption"))
     rate = drawing.axes[0]
-    np.testing.assert_allclose(rate.lines[0].get_ydata(), 0.8)
+    np.testing.assert_allclose(rate.lines[0].get_ydata(), 0.8 / np.log(2))
     assert rate.get_xlabel() == "epoch (running median of 5)"
 
 
-def test_a_user_defined_upper_limit_has_its_panel():
+@pytest.mark.parametrize("met", [True, False])
+def test_the_chosen_epoch_and_its_constraints_are_explained(met: bool):
+    history = [Epoch(n, 0.6 + 0.1 * n, 1.0, float(not met), met, REACHED, {}) for n in range(3)]
+    problem = Problem.from_scenario(Scenario(workers=1))
+    drawing = rendered(plot_convergence(history, problem, "mine"))
+    *_, objective = drawing.axes
+    chosen, *others = _legend(objective)
+    assert chosen == (
+        "chosen: epoch 3, objective 0.8000\n(all constraints met)"
+        if met
+        else "chosen: epoch 1, objective 0.6000\n(least violation)"
+    )
+    assert others == ["all constraints met"] * met  # no entry for a line that is not drawn
+    assert len(objective.get_yticks()) >= 3
+
+
+def test_an_upper_limit_has_the_largest_as_its_worst_worker():
     scenario = Scenario(workers=2, constraints="link.own_measures:AveragePower <= 0.005")
     history = [
         epoch(n, rate=(0.7, 0.8), energy_efficiency=(55.0, 60.0), power=(0.004, 0.006))
@@ -63,10 +114,11 @@ def test_a_user_defined_upper_limit_has_its_panel():
     ]
     problem = Problem.from_scenario(scenario)
     drawing = rendered(plot_convergence(history, problem, "pdg"))
-    rate, _, power, _ = drawing.axes
-    assert rate.get_ylabel() == "mean rate on the air (nats/s/Hz)"
+    _, _, power, _ = drawing.axes
     assert power.get_ylabel() == "mean P (W)"
-    assert _legend(power) == ["worker 1", "worker 2", "≤ 0.005"]
+    assert _legend(power)[0] == "worst worker (in the end: 2)"
+    assert _legend(power)[-1] == "threshold ≤ 0.005"
+    np.testing.assert_allclose(_lines(power, "worst worker"), 0.006)
 
 
 @pytest.mark.parametrize("rate_min", [0.7, (0.7, 0.6, 0.5)])

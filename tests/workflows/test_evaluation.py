@@ -99,7 +99,7 @@ def test_a_policy_made_for_another_scenario_is_noted(default_csi, default_scenar
 
 def test_a_saved_policy_of_another_scenario_is_warned_of(default_scenario, tmp_path):
     save_policy(FullPower(Scenario(objective="rate", pmax_dbw=-10)), tmp_path)
-    with pytest.warns(UserWarning, match=r"pmax_dbw -10 \(here -20\), objective rate \(here psr\)"):
+    with pytest.warns(UserWarning, match=r"Pmax 20 dBm \(here 10 dBm\), objective rate \(here"):
         make_policies([str(tmp_path)], default_scenario)
 
 

@@ -102,10 +102,11 @@ def test_a_sweep_marks_infeasible_values_and_says_where_they_are():
         SweptRow((value,), 0, policy, measures) for (policy, value), measures in measured.items()
     )
     table = Sweep("evaluate", ("pmax_dbw",), rows, "objective", fu.Scenario()).table()
-    assert table.columns == ("policy", "-30", "-20", "verdict")
+    assert table.title == "objective against Pmax, dBm"
+    assert table.columns == ("policy", "0", "10", "verdict")
     assert [list(row) for row in table.rows] == [
-        ["max", "[0.9]", "0.7", "infeasible at -30"],
-        ["pdx", "0.8", "0.95", "inconclusive at -30"],
+        ["max", "[0.9]", "0.7", "infeasible at 0"],
+        ["pdx", "0.8", "0.95", "inconclusive at 0"],
         ["quiet", "[0]", "[0]", "infeasible"],
         ["optimum", "0.85", "0.96", "feasible"],
     ]

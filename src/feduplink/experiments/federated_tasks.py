@@ -226,7 +226,7 @@ class FederatedTask(Experiment[FederatedResult]):
     """
 
     caption = (
-        "Error of the global model after every round, mean over the runs and its standard error. "
+        "Error of the global model after every round, median and range of the runs. "
         "Below: final errors minus that of ideal, paired by run. Left: the average that the paper "
         "states, over the uploads that arrive. Right: the average of its published code, which "
         "drops the last arrival and multiplies a single one by its number of samples. rand and "

@@ -14,7 +14,7 @@ from feduplink.experiments import Experiment, ExperimentResult
 from feduplink.experiments.claims import judge_claim
 from feduplink.experiments.compared import make_compared
 from feduplink.experiments.context import ExperimentContext
-from feduplink.reporting.comparison import plot_power_histogram
+from feduplink.reporting.comparison import plot_powers
 from feduplink.reporting.style import StyledFigure
 from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import Claim
@@ -87,14 +87,13 @@ class PowerHistogramResult(ExperimentResult):
 
 
 class PowerHistogram(Experiment[PowerHistogramResult]):
-    """Histogram of the powers of every policy."""
+    """Distribution of the powers of every policy."""
 
     name = "power-histogram"
     title = "Allocated powers"
     caption = (
-        "Powers on the test channels of the default setting, up to Pmax = −20 dBW = 10 mW: linear "
-        "as in the paper, and in dBW. Silent workers are left out; the legend has their share and "
-        "the share at Pmax."
+        "Cumulative distribution of the powers on the test channels of the default setting, up to "
+        "Pmax = 10 dBm = 10 mW. The legend has the share of silent workers and the share at Pmax."
     )
     result_type = PowerHistogramResult
 
@@ -130,9 +129,9 @@ class PowerHistogram(Experiment[PowerHistogramResult]):
         ]
 
     def plot(self, result: PowerHistogramResult, caption: str = "") -> StyledFigure:
-        """Draw a linear and a logarithmic histogram; they have an alternative text of their own."""
+        """Draw the cumulative distributions; the figure has an alternative text of its own."""
         powers = {
             name: torch.tensor(values).view(-1, result.workers)
             for name, values in result.powers.items()
         }
-        return plot_power_histogram(powers, Scenario())
+        return plot_powers(powers, Scenario())

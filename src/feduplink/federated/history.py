@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from feduplink.federated.uplink import UplinkRecord
 from feduplink.judgement import finite_or_none
 from feduplink.tables import TextTable, three_digits
+from feduplink.units import DisplayUnit, scaled_unit
 
 Cost = Literal["rounds", "airtime_s", "energy_j"]
 #: Costs that are recorded for every round.
@@ -22,14 +23,10 @@ _PER_ROUND: tuple[_CostPerRound, ...] = get_args(_CostPerRound)
 #: Number of rounds over which the final error is averaged.
 FINAL_ROUNDS = 10
 
-_COLUMNS = (
-    "policy",
-    "final\nerror",
-    "arrivals\nper round",
-    "median\nround, s",
-    "median\nround, J",
-)
-_TARGET_COLUMNS = ("rounds\nto target", "seconds\nto target", "joules\nto target")
+#: SI units of time and energy.
+_UNITS: dict[_CostPerRound, str] = {"airtime_s": "s", "energy_j": "J"}
+#: What costs of rounds are called before "to target".
+_NAMES: dict[Cost, str] = {"rounds": "rounds", "airtime_s": "time", "energy_j": "energy"}
 
 
 @dataclass(frozen=True)
@@ -210,20 +207,36 @@ class FederatedHistory:
             f"{self.task}, {len(runs)} run{'s' if len(runs) > 1 else ''} of {rounds} "
             f"rounds; final error: mean of the last {min(FINAL_ROUNDS, rounds)}"
         )
+        per_round = {
+            cost: [self.median_cost(name, cost) for name in self.policies] for cost in _PER_ROUND
+        }
+        to_target: dict[Cost, list[float | None]] = {}
+        if target is not None:
+            title += f"; target: {self.metric_name} {target:.4g}"
+            for cost in get_args(Cost):
+                to_target[cost] = [self.median_cost_to(n, target, cost) for n in self.policies]
+        units: dict[Cost, DisplayUnit] = {
+            cost: scaled_unit(
+                _UNITS[cost],
+                [v for v in (*per_round[cost], *to_target.get(cost, ())) if v is not None],
+            )
+            for cost in _PER_ROUND
+        }
+        costs = [
+            (units[cost].label("median\nround", ", "), _cells(per_round[cost], units[cost]))
+            for cost in _PER_ROUND
+        ]
+        for cost, values in to_target.items():
+            unit = units.get(cost)
+            header = f"{_NAMES[cost]}\nto target"
+            costs.append((unit.label(header, ", ") if unit else header, _cells(values, unit)))
+        columns = ["policy", "final\nerror", "arrivals\nper round", *(name for name, _ in costs)]
         rows = []
-        for name, runs in self.policies.items():
+        for place, (name, runs) in enumerate(self.policies.items()):
             arrivals = np.mean([count for run in runs for count in run.arrivals])
-            costs = [_formatted(self.median_cost(name, cost), cost) for cost in _PER_ROUND]
-            if target is not None:
-                costs += [
-                    _formatted(self.median_cost_to(name, target, cost), cost)
-                    for cost in get_args(Cost)
-                ]
-            rows.append([name, f"{self.final_error(name):.4f}", f"{arrivals:.2f}", *costs])
-        if target is None:
-            return TextTable(title, _COLUMNS, rows)
-        title += f"; target: {self.metric_name} {target:.4g}"
-        return TextTable(title, (*_COLUMNS, *_TARGET_COLUMNS), rows)
+            shown = [cells[place] for _, cells in costs]
+            rows.append([name, f"{self.final_error(name):.4f}", f"{arrivals:.2f}", *shown])
+        return TextTable(title, columns, rows)
 
     def __repr__(self) -> str:
         """Table as plain text."""
@@ -246,7 +259,8 @@ class FederatedHistory:
         }
 
 
-def _formatted(value: float | None, cost: Cost) -> str:
-    if value is None:
-        return "-"
-    return f"{value:g}" if cost == "rounds" else three_digits(value)
+def _cells(values: Sequence[float | None], unit: DisplayUnit | None) -> list[str]:
+    """Costs in a unit, or numbers of rounds without one; a dash for those that are not defined."""
+    if unit is None:
+        return ["-" if value is None else f"{value:g}" for value in values]
+    return ["-" if v is None else three_digits(unit.displayed(v)) for v in values]

@@ -27,6 +27,7 @@ from feduplink.optimum.power_search import PowerSearch
 from feduplink.problem import Problem, separable
 from feduplink.progress import Callback, track
 from feduplink.scenario import Scenario
+from feduplink.units import DisplayUnit
 
 
 def certify(
@@ -142,14 +143,19 @@ class DistributionBound:
             "channels": self.channels,
         }
 
-    def sentence(self, *, recorded: bool = False) -> str:
-        """The bound and its assumptions, in a sentence."""
+    def sentence(self, unit: DisplayUnit, *, recorded: bool = False) -> str:
+        """The bound and its assumptions, in a sentence.
+
+        Args:
+            unit: in which the objective is displayed.
+            recorded: the channels are recorded and not drawn.
+        """
         assumed = "the recorded channels are independent draws and " if recorded else ""
         return (
             f"With {self.confidence:.4g} confidence over the draw of {self.channels} channels: no "
             "policy that meets the constraints on the whole distribution of channels has an "
-            f"objective above {self.upper_bound:.4f} there, provided that {assumed}no direct gain "
-            f"exceeds {self.strongest:.3g}, ten times the largest seen."
+            f"objective above {unit.text(self.upper_bound, '.4f')} there, provided that {assumed}"
+            f"no direct gain exceeds {self.strongest:.3g}, ten times the largest seen."
         )
 
 

@@ -99,7 +99,7 @@ class FullPower(PowerPolicy):
     name = "max"
     summary = "everyone at full power"
     by_default = True
-    colour, marker = "#8C510A", "s"
+    colour, marker = "#78614D", "s"
 
     def powers(self, csi: Tensor) -> Tensor:
         """Pmax of all workers, (N, L, L) to (N, L), W."""
@@ -116,7 +116,7 @@ class Ideal(FullPower):
 
     name = "ideal"
     summary = "every upload arrives, at no cost"
-    colour, marker = "#000000", "h"
+    colour, marker = "#566682", "h"
     is_lossless = True
 
 
@@ -137,7 +137,7 @@ class RandomPower(SelectingPolicy):
     name = "rand"
     summary = "random powers; workers below a threshold stay silent"
     by_default = True
-    colour, marker = "#999999", "v"
+    colour, marker = "#9A8A89", "v"
 
     def __init__(self, scenario: Scenario, *, seed: int = 0) -> None:
         super().__init__(scenario)
@@ -195,7 +195,7 @@ class Orthogonal(SelectingPolicy):
     name = "orth"
     summary = "best powers without interference; workers below a threshold stay silent"
     by_default = True
-    colour, marker = "#E69F00", "^"
+    colour, marker = "#FF5B00", "^"
 
     def candidate_powers(self, csi: Tensor) -> Tensor:
         """Allocate min(Pmax, P_E,i) to all workers.

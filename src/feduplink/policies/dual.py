@@ -219,7 +219,7 @@ class DualPolicy(LagrangianPolicy):
 
     name = "dual"
     summary = "solves every channel at multipliers learned beforehand"
-    colour, marker = "#009E73", "X"
+    colour, marker = "#008E5C", "X"
 
     @classmethod
     def make(cls, scenario: Scenario, context: TuningContext) -> DualPolicy:

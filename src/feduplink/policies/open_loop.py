@@ -45,7 +45,7 @@ class OpenLoop(PowerPolicy):
     name = "openloop"
     summary = "fractional power control of 3GPP on the measured gain, tuned"
     by_default = True
-    colour, marker = "#56B4E9", "D"
+    colour, marker = "#149DDB", "D"
 
     def __init__(self, scenario: Scenario, *, target: float, fraction: float) -> None:
         super().__init__(scenario)

@@ -33,7 +33,7 @@ class PerceptronPolicy(NeuralPolicy):
 
     name = "pdm"
     summary = "the paper's perceptron, trained by primal-dual learning"
-    colour, marker = "#CC79A7", "P"
+    colour, marker = "#E266BE", "P"
     learning_rate = 1e-4
 
     def __init__(self, scenario: Scenario, architecture: Architecture | None = None) -> None:
@@ -133,7 +133,7 @@ class GraphPolicy(NeuralPolicy):
 
     name = "pdg"
     summary = "the paper's graph network, trained by primal-dual learning"
-    colour, marker = "#0072B2", "o"
+    colour, marker = "#006AAA", "o"
     architecture_type: ClassVar[type[Architecture]] = GraphArchitecture
     architecture: GraphArchitecture
 

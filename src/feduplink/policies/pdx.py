@@ -33,7 +33,7 @@ class UnrolledPolicy(LagrangianPolicy, nn.Module):
     name = "pdx"
     summary = "an unrolled network for all scenarios, with the multipliers of this one"
     algorithm = "lagrangian"
-    colour, marker = "#D55E00", "*"
+    colour, marker = "#D30100", "*"
 
     def __init__(
         self,

@@ -112,7 +112,7 @@ class TDMA(OrthogonalPolicy):
 
     name = "tdma"
     summary = "one worker after the other, each on the whole band"
-    colour, marker = "#882255", "<"
+    colour, marker = "#B43077", "<"
     share = staticmethod(Schedule.tdma)
 
 
@@ -127,7 +127,7 @@ class OFDMA(OrthogonalPolicy):
 
     name = "ofdma"
     summary = "everyone at once, each on an equal part of the band"
-    colour, marker = "#999933", ">"
+    colour, marker = "#868B00", ">"
     share = staticmethod(Schedule.ofdma)
 
     def noise_reduction(self, present: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ class ComputedSchedule(PricedPolicy):
     """
 
     name = "schedule"
-    colour, marker = "#332288", "p"
+    colour, marker = "#4959D1", "p"
     # Linear programs take 0.25 s per channel.
     max_verdict_channels = CHANNELS_PER_SPLIT
     options: ClassVar[tuple[str, ...]] = ("kappa", "delivery", "bits")
@@ -277,7 +277,7 @@ class LearnedSchedule(ComputedSchedule):
 
     name = "learned-schedule"
     algorithm = "schedules"
-    colour, marker = "#DDAA33", "p"
+    colour, marker = "#B2901D", "p"
 
     def __init__(
         self,
@@ -342,7 +342,7 @@ class FixedPower(PricedPolicy):
     """
 
     name = "fixed-power"
-    colour, marker = "#44AA99", "p"
+    colour, marker = "#00A0A9", "p"
     # The search takes 0.25 s per channel.
     max_verdict_channels = CHANNELS_PER_SPLIT
 

@@ -27,6 +27,7 @@ from feduplink.storage.tensorfile import (
     read_tensors,
     write_tensors,
 )
+from feduplink.units import power_text
 
 #: Name of the policy file in the directory of a training run.
 POLICY_FILE = "policy.safetensors"
@@ -179,11 +180,14 @@ def made_for_sentence(name: str, differences: Mapping[str, tuple[Any, Any]]) -> 
     'pdg was made for another scenario: objective rate (here psr)'
     """
     fields = ", ".join(
-        f"{field} {_shown(its)} (here {_shown(here)})" for field, (its, here) in differences.items()
+        f"Pmax {power_text(its)} (here {power_text(here)})"
+        if field == "pmax_dbw"
+        else f"{field} {_shown(its)} (here {_shown(here)})"
+        for field, (its, here) in differences.items()
     )
     sentence = f"{name} was made for another scenario: {fields}"
     if "pmax_dbw" in differences:
-        sentence += f"; its powers are cut at {_shown(differences['pmax_dbw'][1])} dBW"
+        sentence += f"; its powers are cut at {power_text(differences['pmax_dbw'][1])}"
     return sentence
 
 

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from feduplink.judgement import ConstraintValue, Judgement, Verdict
+from feduplink.judgement import TOLERANCE, ConstraintValue, Judgement, Verdict
 from feduplink.optimum import OPTIMUM, Optimum
+from feduplink.problem import measure_unit, objective_unit
 from feduplink.scenario import Scenario
 from feduplink.tables import TextTable
+from feduplink.units import DisplayUnit, displayed_power, power_text, power_unit
 
 if TYPE_CHECKING:
-    from feduplink.reporting.style import Look, StyledFigure
+    from feduplink.link import AnyMeasure
+    from feduplink.reporting.style import StyledFigure
 
 _MARGIN_REMARK = (
     "margin: of the worst worker relative to its threshold, with a simultaneous 95 % confidence "
@@ -29,19 +32,32 @@ _GAP_REMARK = (
     "gap: optimality gap, reported only for policies that satisfy all constraints on the test "
     "channels"
 )
-#: Bins of the linear axis, from 0 to Pmax, and of the axis in dB, down from Pmax.
-_LINEAR_BINS = 40
-_DECIBEL_BINS = 40
-#: A bar is cut off at this multiple of the second highest.
-_CUT = 1.6
+#: Range of the axis of powers below Pmax, dB, its points, and those from marker to marker.
+_POWER_RANGE_DB = 40.0
+_POWER_POINTS = 401
+_MARK_STEP = 80
+#: Verdicts allow this violation, %.
+_TOLERANCE = 100 * TOLERANCE
+#: The axis of margins is linear up to this, %, and intervals end at the second.
+_LINEAR_MARGIN, _MAX_MARGIN = 10.0, 1e4
+#: Factor of the ends of the axis of margins.
+_MARGIN_ROOM = 1.5
 #: Smaller ratios to a threshold, as 0, are drawn here.
 _MIN_RATIO = 0.01
-#: Margin on both sides of the marks, as a share of their range.
-_MARGIN = 0.12
+#: Margin on both sides of the marks, as a share of their range: of objectives, and of ratios.
+_MARGIN, _RATIO_MARGIN = 0.12, 0.2
+#: Least factor between the marks and the ends of an axis of ratios.
+_LEAST_RATIO_ROOM = 1.1
+#: Ticks of an axis of ratios, the first of these of which two to five are on the axis.
+_RATIO_TICKS: tuple[tuple[float, ...], ...] = (
+    (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
+    (0.01, 0.1, 1, 10, 100, 1000, 10_000),
+    (0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6),
+    (0.01, 1, 100, 10_000, 1_000_000),
+)
+_MAX_RATIO_TICKS = 5
 #: Share of Pmax from which on a worker transmits at Pmax.
 _FULL = 0.99
-
-_Powers = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def comparison_table(
@@ -61,10 +77,10 @@ def comparison_table(
     """
     rows = with_optimum(judgements, optimum)
     return TextTable(
-        _title(scenario),
-        _columns(judgements, optimum),
-        [_row(name, row, optimum) for name, row in rows.items()],
-        _remarks(judgements, optimum),
+        scenario_title(scenario),
+        _columns(judgements, scenario, optimum),
+        [_row(name, row, scenario, optimum) for name, row in rows.items()],
+        _remarks(judgements, scenario, optimum),
         notes,
     )
 
@@ -76,12 +92,14 @@ def with_optimum(
     return {**judgements, OPTIMUM: optimum.solution.judgement} if optimum else judgements
 
 
-def _remarks(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
+def _remarks(
+    judgements: Mapping[str, Judgement], scenario: Scenario, optimum: Optimum | None
+) -> list[str]:
     """Explain the columns and the bound, a sentence each without its capital and full stop."""
-    remarks = [*_units(judgements), _MARGIN_REMARK, *_verdict_channels(judgements)]
+    remarks = [*_means(judgements, scenario), _MARGIN_REMARK, *_verdict_channels(judgements)]
     if optimum is None:
         return remarks
-    return [*remarks, _GAP_REMARK, _bound(optimum)]
+    return [*remarks, _GAP_REMARK, _bound(optimum, objective_unit(scenario))]
 
 
 def _verdict_channels(judgements: Mapping[str, Judgement]) -> list[str]:
@@ -95,20 +113,20 @@ def _verdict_channels(judgements: Mapping[str, Judgement]) -> list[str]:
     return [f"channels behind constraints, margin and verdict: {counts}"]
 
 
-def _bound(optimum: Optimum) -> str:
+def _bound(optimum: Optimum, unit: DisplayUnit) -> str:
     """The proved bound and its gap, and why the proof ended."""
     if math.isfinite(optimum.gap):
-        found = f"gap {optimum.gap:.4f}"
+        found = f"gap {unit.displayed(optimum.gap):.4f}"
     else:
         found = "none was found that lets every worker be heard"
     details = "; ".join(filter(None, [found, optimum.stopped]))
     return (
         "certified upper bound for any feasible policy with one power per worker and round on "
-        f"these channels: {optimum.upper_bound:.4f} ({details})"
+        f"these channels: {unit.text(optimum.upper_bound, '.4f')} ({details})"
     )
 
 
-def _units(judgements: Mapping[str, Judgement]) -> list[str]:
+def _means(judgements: Mapping[str, Judgement], scenario: Scenario) -> list[str]:
     """Explain the columns of the constraints, a sentence for each kind of mean."""
     over = {True: "mean while it transmits", False: "mean over all rounds"}
     constraints = [reached.constraint for reached in _first(judgements)]
@@ -116,11 +134,16 @@ def _units(judgements: Mapping[str, Judgement]) -> list[str]:
     for on_air, mean in over.items():
         shown = [c.measure for c in constraints if c.measure.on_air_only is on_air]
         if shown:
-            named = [f"{m.label} ({m.unit})" if m.unit else m.label for m in shown]
+            named = [_with_unit(measure, scenario) for measure in shown]
             *more, last = named
             listed = f"{', '.join(more)} and {last}" if more else last
             sentences.append(f"{listed}: the worst worker's {mean}")
     return sentences
+
+
+def _with_unit(measure: AnyMeasure, scenario: Scenario) -> str:
+    symbol = measure_unit(measure, scenario).symbol
+    return f"{measure.label} ({symbol})" if symbol else measure.label
 
 
 def _first(judgements: Mapping[str, Judgement]) -> list[ConstraintValue]:
@@ -128,10 +151,11 @@ def _first(judgements: Mapping[str, Judgement]) -> list[ConstraintValue]:
     return list(next(iter(judgements.values())).constraints.values()) if judgements else []
 
 
-def _title(scenario: Scenario) -> str:
+def scenario_title(scenario: Scenario) -> str:
+    """Workers, Pmax, interference and problem of a scenario on one line."""
     parts = [
         f"{scenario.workers} worker{'s' if scenario.workers > 1 else ''}",
-        f"Pmax {_threshold(scenario.pmax_dbw)} dBW",
+        f"Pmax {power_text(scenario.pmax_dbw)}",
         f"interference x{scenario.interference:g}",
         f"objective {scenario.objective}",
     ]
@@ -142,29 +166,33 @@ def _title(scenario: Scenario) -> str:
     return ", ".join(parts)
 
 
-def _columns(judgements: Mapping[str, Judgement], optimum: Optimum | None) -> list[str]:
+def _columns(
+    judgements: Mapping[str, Judgement], scenario: Scenario, optimum: Optimum | None
+) -> list[str]:
     return [
         "policy",
-        "objective",
+        objective_unit(scenario).label("objective", ",\n"),
         *(["gap"] if optimum else []),
         "PER",
         "active",
-        *(_constraint_column(reached) for reached in _first(judgements)),
+        *(_constraint_column(reached, scenario) for reached in _first(judgements)),
         "margin",
         "verdict",
     ]
 
 
-def _row(name: str, judgement: Judgement, optimum: Optimum | None) -> list[str]:
+def _row(name: str, judgement: Judgement, scenario: Scenario, optimum: Optimum | None) -> list[str]:
     below = optimum.below(judgement) if optimum else None
+    unit = objective_unit(scenario)
+    gap = math.nan if below is None else unit.displayed(below)
     is_optimum = name == OPTIMUM
     return [
         name,
-        _number(judgement.objective, ".4f"),
-        *([_number(math.nan if below is None else below, ".4f")] if optimum else []),
+        _number(unit.displayed(judgement.objective), ".4f"),
+        *([_number(gap, ".4f")] if optimum else []),
         _percent(judgement.weighted_per, 2),
         _percent(judgement.participation, 1).replace("100.0", "100"),
-        *(_number(value.worst, _form(value)) for value in judgement.constraints.values()),
+        *(_worst(value, scenario) for value in judgement.constraints.values()),
         # The optimum satisfies the constraints on these very channels, without an error.
         _margin(judgement.margin, math.nan if is_optimum else judgement.margin_ci),
         _optimum_verdict(judgement) if is_optimum else str(judgement.verdict),
@@ -175,19 +203,24 @@ def _optimum_verdict(judgement: Judgement) -> str:
     return judgement.verdict if judgement.verdict is Verdict.SILENT else Verdict.FEASIBLE
 
 
-def _constraint_column(value: ConstraintValue) -> str:
+def _constraint_column(value: ConstraintValue, scenario: Scenario) -> str:
+    """The measure, its threshold and, in a last line, the unit."""
     constraint = value.constraint
-    limits = constraint.limit.tolist()
-    shown = limits[0] if len(set(limits)) == 1 else limits
-    return f"{constraint.measure.label}\n{'<=' if constraint.at_most else '>='} {_threshold(shown)}"
+    unit = measure_unit(constraint.measure, scenario)
+    limits = [unit.displayed(limit) for limit in constraint.limit.tolist()]
+    sign = "<=" if constraint.at_most else ">="
+    return unit.label(f"{constraint.measure.label}\n{sign} {_threshold(limits)}", "\n")
 
 
-def _form(value: ConstraintValue) -> str:
-    """Three significant digits of the largest limit, so that rows compare."""
-    largest = float(value.constraint.limit.abs().max())
-    if largest == 0:
-        return ".3g"
-    return f".{min(9, max(0, 2 - math.floor(math.log10(largest))))}f"
+def _worst(value: ConstraintValue, scenario: Scenario) -> str:
+    """The worst worker's mean, with three significant digits of the largest limit.
+
+    Rows then compare.
+    """
+    unit = measure_unit(value.constraint.measure, scenario)
+    largest = unit.displayed(float(value.constraint.limit.abs().max()))
+    digits = min(9, max(0, 2 - math.floor(math.log10(largest)))) if largest else 3
+    return _number(unit.displayed(value.worst), f".{digits}{'f' if largest else 'g'}")
 
 
 def _margin(margin: float, half_width: float) -> str:
@@ -216,123 +249,266 @@ def _percent(share: float, digits: int) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def _threshold(value: float | Sequence[float]) -> str:
-    if isinstance(value, Sequence):
-        return f"{min(value):.4g} to {max(value):.4g}"
-    return f"{value:.4g}"
+def _threshold(limits: Sequence[float]) -> str:
+    """Three digits, as of a measured mean; or the range over the workers."""
+    low, high = min(limits), max(limits)
+    return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
 
 
-def plot_power_histogram(powers: Mapping[str, Tensor], scenario: Scenario) -> StyledFigure:
-    """Plot the share of worker-rounds at each power, in mW and in dBW; one row per policy.
+def plot_powers(powers: Mapping[str, Tensor], scenario: Scenario) -> StyledFigure:
+    """Plot the cumulative distribution of the powers of all policies.
 
-    The titles have the shares of worker-rounds that are silent, which neither axis shows, and at
-    Pmax. The axis in dBW ends 40 dB below Pmax.
+    A curve is the share of worker-rounds with at most this power. It begins at the share of silent
+    worker-rounds and of powers more than 40 dB below Pmax, and the step at its end is the share at
+    Pmax; the legend has the shares of silence and of Pmax.
 
     Args:
         powers: powers by policy, (N, L) in W.
         scenario: scenario of all of them, for Pmax.
 
+    Returns:
+        The figure, with powers in dBm.
     """
-    from feduplink.reporting.style import figure, looks_of
+    from feduplink.reporting.style import ask, figure, looks_of, policy_title
 
-    pmax_mw = 1e3 * float(scenario.max_power.max())
-    pmax_dbw = 10 * math.log10(pmax_mw) - 30
-    linear = np.linspace(0, pmax_mw, _LINEAR_BINS + 1)
-    decibel = pmax_dbw - np.arange(_DECIBEL_BINS, -1.0, -1.0)
-    caption = "How often each transmit power is used"
-    with figure(9.6, 1.1 + 1.1 * len(powers), caption) as drawing:
-        panels = drawing.subplots(
-            len(powers), 2, sharex="col", squeeze=False, width_ratios=(1.3, 1)
-        )
-        rows = zip(panels, powers.items(), looks_of(powers).values(), strict=True)
-        for (in_mw, in_dbw), (name, power), look in rows:
+    pmax_dbw = 10 * math.log10(float(scenario.max_power.max()))
+    pmax = displayed_power(pmax_dbw)
+    grid = np.linspace(pmax - _POWER_RANGE_DB, pmax, _POWER_POINTS)
+    caption = f"Cumulative distribution of the transmit powers of each policy, {power_unit()}"
+    with figure(7.2, 4.2, caption) as drawing:
+        ask(drawing, "Which transmit powers does each policy use?")
+        axes = drawing.subplots()
+        for number, ((name, power), look) in enumerate(
+            zip(powers.items(), looks_of(powers).values(), strict=True)
+        ):
+            watts = np.sort(np.asarray(power.double().flatten()))
+            limits = 10 ** ((grid - pmax + pmax_dbw) / 10)
             # A float32 Pmax may exceed the exact one by its rounding.
-            mw = np.minimum(1e3 * np.asarray(power.double().flatten()), pmax_mw)
-            dbw = np.minimum(10 * np.log10(mw[mw > 0]) - 30, pmax_dbw)
-            _plot_bars(in_mw, mw[mw > 0], len(mw), linear, look)
-            _plot_bars(in_dbw, dbw, len(mw), decibel, look)
-            silent, full = np.mean(mw <= 0), np.mean(mw >= _FULL * pmax_mw)
-            title = f"{name}: silent {100 * silent:.3g} %, at Pmax {100 * full:.3g} %"
-            in_mw.set_title(title, loc="left", fontsize=8)
-        panels[-1, 0].set_xlabel(f"transmit power, mW (dashed: Pmax = {pmax_mw:g} mW)")
-        panels[-1, 1].set_xlabel("transmit power, dBW")
-        drawing.supylabel("share of worker-rounds", fontsize=9)
+            limits[-1] = np.inf
+            shares = 100 * np.searchsorted(watts, limits, side="right") / len(watts)
+            silent = 100 * np.mean(watts <= 0)
+            full = 100 * np.mean(watts >= _FULL * 10 ** (pmax_dbw / 10))
+            axes.plot(
+                grid,
+                shares,
+                color=look.colour,
+                linestyle=look.line,
+                linewidth=1.6,
+                marker=look.marker,
+                markersize=5.5,
+                markevery=(_MARK_STEP * (number % 5) // 5, _MARK_STEP),
+                label=f"{policy_title(name)}: silent {silent:.3g} %, at Pmax {full:.3g} %",
+            )
+        axes.axvline(pmax, color="black", linestyle="--", linewidth=1.0)
+        axes.annotate(
+            f"Pmax = {pmax:.4g} {power_unit()}",
+            (pmax, 0),
+            xytext=(-4, 4),
+            textcoords="offset points",
+            rotation=90,
+            va="bottom",
+            ha="right",
+            fontsize=8,
+        )
+        axes.set_ylim(-2, 102)
+        axes.set_xlim(grid[0], pmax + 0.02 * _POWER_RANGE_DB)
+        axes.yaxis.set_major_formatter("{x:g} %")
+        axes.set_xlabel(f"transmit power, {power_unit()}")
+        axes.set_ylabel("worker-rounds with at most this power")
+        drawing.legend(
+            loc="outside lower center",
+            ncols=2,
+            title=scenario_title(scenario),
+            title_fontsize=8,
+        )
     return drawing
-
-
-def _plot_bars(axes: Any, levels: _Powers, worker_rounds: int, edges: _Powers, look: Look) -> None:
-    """Draw percentages of all worker-rounds as bars; one far above all others is cut off."""
-    weights = np.full(len(levels), 100 / worker_rounds)
-    shares, *_ = axes.hist(levels, edges, weights=weights, color=look.colour, hatch=look.hatch)
-    second, highest = np.sort(shares)[-2:]
-    if 0 < _CUT * second < highest:
-        axes.set_ylim(0, _CUT * second)
-        axes.set_title(f"highest bar: {highest:.3g} %, cut off", loc="right", fontsize=8)
-    axes.set_xlim(edges[0])
-    axes.axvline(edges[-1], color="black", linestyle="--", linewidth=1.0)
-    axes.yaxis.set_major_formatter("{x:g} %")
-    axes.locator_params(axis="y", nbins=3)
 
 
 def plot_comparison(
-    judgements: Mapping[str, Judgement],
-    optimum: Optimum | None = None,
+    judgements: Mapping[str, Judgement], scenario: Scenario, optimum: Optimum | None = None
 ) -> StyledFigure:
-    """Plot objective, participation and the worst worker's constraints, one row per policy.
+    """Plot objective, margin with its interval, and the worst worker's constraints.
 
-    With an ``optimum``, objectives that it proves unreachable are shaded.
+    One row per policy, with participation and verdict at its right.
+
+    Args:
+        judgements: judgements by policy.
+        scenario: scenario of all of them.
+        optimum: optimum of the same channels; objectives that it proves unreachable are shaded.
+
+    Returns:
+        The figure; its first axes have the objectives.
     """
-    from feduplink.reporting.style import MUTED, feasibility_note, figure
+    from matplotlib.patches import Patch
 
-    constraints = next(iter(judgements.values())).constraints
+    from feduplink.reporting.style import SHADE, ask, feasibility_handles, figure
+
+    constraints = {value.constraint.name: value for value in _first(judgements)}
     rows = with_optimum(judgements, optimum)
-    caption = "Objective, participation and worst constraints of every policy"
-    width = 6.2 + 2.15 * len(constraints)
-    with figure(width, 1.5 + 0.32 * len(rows), caption) as drawing:
-        widths = (1.9, 1, *[1] * len(constraints))
-        panels = drawing.subplots(1, len(widths), sharey=True, width_ratios=widths)
-        objective, participation, *others = panels
-        plot_objectives(objective, judgements, optimum)
-        _mark(participation, rows, [row.participation for row in rows.values()])
-        participation.set_xlabel("participation")
-        participation.set_xlim(-0.05, 1.08)
+    caption = "Objective, margin and worst constraints of every policy"
+    width = 7.4 + 1.55 * len(constraints)
+    with figure(width, 1.9 + 0.36 * len(rows), caption) as drawing:
+        ask(drawing, "Which policies satisfy the constraints, and how good are they?")
+        widths = (1.8, 1.5, *[0.8] * len(constraints))
+        objective, margin, *others = drawing.subplots(
+            1, len(widths), sharey=True, width_ratios=widths
+        )
+        plot_objectives(objective, judgements, scenario, optimum)
+        _plot_margins(margin, rows)
         for axes, (name, value) in zip(others, constraints.items(), strict=True):
-            constraint = value.constraint
             ratios = [_worst_ratio(row.constraints[name]) for row in rows.values()]
-            ratios = [max(ratio, _MIN_RATIO) for ratio in ratios]
-            axes.set_xscale("log", subs=(2, 5))
-            axes.xaxis.set_major_formatter("{x:g}")
-            axes.xaxis.set_minor_formatter("{x:g}")
-            _mark(axes, rows, ratios)
-            axes.axvline(1.0, color="black", linestyle="--", linewidth=1.0, zorder=1)
-            limit = "limit" if constraint.at_most else "threshold"
-            axes.set_xlabel(f"worst worker's\n{constraint.measure.label} / {limit}")
-        notes = [feasibility_note([_feasible(name, row) for name, row in judgements.items()])]
-        if optimum is not None:
-            notes.append("grey: proved out of reach for policies that meet the constraints")
-        drawing.suptitle("\n".join(notes), fontsize=8, color=MUTED)
+            _plot_ratios(axes, rows, ratios, value)
+        _write_verdicts((others or [margin])[-1], rows)
+        verdicts = [_feasible(name, row) for name, row in rows.items() if not _is_silent(row)]
+        handles = feasibility_handles(verdicts, silent=len(verdicts) < len(rows))
+        if optimum is not None and math.isfinite(optimum.upper_bound):
+            label = "certified: no feasible policy is here"
+            handles.append(Patch(color=SHADE, label=label))
+        drawing.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=len(handles),
+            title=scenario_title(scenario),
+            title_fontsize=8,
+        )
     return drawing
 
 
+def _plot_margins(axes: Any, rows: Mapping[str, Judgement]) -> None:
+    """The margin of each policy with its confidence interval, in %."""
+    from feduplink.reporting.style import MUTED, looks_of
+
+    margins = [_percent_margin(name, row) for name, row in rows.items()]
+    drawn = [m for m, _ in margins]
+    axes.set_xscale("symlog", linthresh=_LINEAR_MARGIN, linscale=0.7)
+    for place, (look, (value, half)) in enumerate(
+        zip(looks_of(rows).values(), margins, strict=True)
+    ):
+        if math.isfinite(value) and half > 0:
+            # An interval of a worker that transmits once is infinite.
+            low, high = max(value - half, -_MAX_MARGIN), min(value + half, _MAX_MARGIN)
+            axes.plot([low, high], [place, place], "|-", color=look.colour, markersize=6)
+            drawn += [low, high]
+    _mark(axes, rows, drawn[: len(rows)])
+    known = [value for value in drawn if math.isfinite(value)]
+    low, high = min([*known, -_LINEAR_MARGIN]), max([*known, _LINEAR_MARGIN])
+    axes.set_xlim(_MARGIN_ROOM * low, _MARGIN_ROOM * high)
+    ticks = [sign * 10.0**power for sign in (-1, 1) for power in range(1, 5)]
+    axes.set_xticks([0, *(t for t in ticks if _MARGIN_ROOM * low < t < _MARGIN_ROOM * high)])
+    axes.xaxis.set_minor_locator(_no_ticks())
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.tick_params(axis="x", labelsize=8)
+    axes.axvline(-_TOLERANCE, color="black", linestyle="--", linewidth=1.0, zorder=1)
+    axes.annotate(
+        f"\N{MINUS SIGN}{_TOLERANCE:g}",
+        (-_TOLERANCE, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 2),
+        textcoords="offset points",
+        ha="center",
+        fontsize=7,
+        color=MUTED,
+    )
+    axes.set_xlabel("margin of the worst worker, %\n(95 % confidence interval)")
+
+
+def _percent_margin(name: str, row: Judgement) -> tuple[float, float]:
+    """Margin and half the width of its interval, %; NaN for a silent policy.
+
+    The optimum satisfies the constraints on these very channels, without an error.
+    """
+    if _is_silent(row):
+        return math.nan, 0.0
+    half = 0.0 if name == OPTIMUM or math.isnan(row.margin_ci) else row.margin_ci
+    return 100 * row.margin, 100 * half
+
+
+def _plot_ratios(
+    axes: Any, rows: Mapping[str, Judgement], ratios: Sequence[float], value: ConstraintValue
+) -> None:
+    """The worst worker's mean of a measure over its limit, on a logarithmic axis."""
+    axes.set_xscale("log")
+    drawn = [
+        math.nan if _is_silent(row) else max(ratio, _MIN_RATIO)
+        for row, ratio in zip(rows.values(), ratios, strict=True)
+    ]
+    _mark(axes, rows, drawn)
+    known = [1.0, *(ratio for ratio in drawn if math.isfinite(ratio))]
+    room = max((max(known) / min(known)) ** _RATIO_MARGIN, _LEAST_RATIO_ROOM)
+    low, high = min(known) / room, max(known) * room
+    axes.set_xlim(low, high)
+    axes.set_xticks(_ratio_ticks(low, high))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(_no_ticks())
+    axes.tick_params(axis="x", labelsize=8)
+    axes.axvline(1.0, color="black", linestyle="--", linewidth=1.0, zorder=1)
+    limit = "limit" if value.constraint.at_most else "threshold"
+    axes.set_xlabel(f"worst worker's\n{value.constraint.measure.label} / {limit}")
+
+
+def _ratio_ticks(low: float, high: float) -> list[float]:
+    """At most five ticks between two ratios, 1 among them.
+
+    >>> _ratio_ticks(0.3, 12), _ratio_ticks(0.004, 2), _ratio_ticks(0.9, 1.3)
+    ([0.5, 1, 2, 5, 10], [0.01, 0.1, 1], [0.9, 1, 1.1, 1.2, 1.3])
+    """
+    for ticks in _RATIO_TICKS:
+        within = [tick for tick in ticks if low <= tick <= high]
+        if 2 <= len(within) <= _MAX_RATIO_TICKS:
+            return within
+    return [1.0]
+
+
+def _write_verdicts(axes: Any, rows: Mapping[str, Judgement]) -> None:
+    """Write verdict and participation of each policy to the right of axes."""
+    for place, (name, row) in enumerate(rows.items()):
+        verdict = _optimum_verdict(row) if name == OPTIMUM else row.verdict
+        axes.annotate(
+            f"{verdict}, {_percent(row.participation, 0)} active",
+            (1.04, place),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=8,
+        )
+
+
+def _no_ticks() -> Any:
+    from matplotlib.ticker import NullLocator
+
+    return NullLocator()
+
+
 def plot_objectives(
-    axes: Any, judgements: Mapping[str, Judgement], optimum: Optimum | None = None
+    axes: Any,
+    judgements: Mapping[str, Judgement],
+    scenario: Scenario,
+    optimum: Optimum | None = None,
 ) -> None:
     """Plot only the objectives, into given axes."""
-    from feduplink.reporting.style import SHADE, objective_label, set_objective_scale
+    from feduplink.reporting.style import (
+        SHADE,
+        objective_label,
+        policy_title,
+        set_objective_scale,
+    )
 
     rows = with_optimum(judgements, optimum)
-    labels = [f"{name}  {row.objective:.4f}" for name, row in rows.items()]
+    unit = objective_unit(scenario)
+    values = [unit.displayed(row.objective) for row in rows.values()]
+    labels = [
+        f"{policy_title(name)}  {value:.4f}" for name, value in zip(rows, values, strict=True)
+    ]
     axes.set_yticks(range(len(rows)), labels)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    values = [row.objective for row in rows.values()]
     if optimum is not None and math.isfinite(optimum.upper_bound):
-        values.append(optimum.upper_bound)
-        axes.axvline(optimum.upper_bound, color=SHADE)
+        values.append(unit.displayed(optimum.upper_bound))
+        axes.axvline(values[-1], color=SHADE)
     _mark(axes, rows, values[: len(rows)])
-    axes.set_xlabel(objective_label(set_objective_scale(axes, "x", values, _MARGIN)))
+    label = objective_label(set_objective_scale(axes, "x", values, _MARGIN))
+    axes.set_xlabel(unit.label("objective", ", ") if unit.symbol else label)
     if optimum is not None and math.isfinite(optimum.upper_bound):
         right = axes.get_xlim()[1]
-        axes.axvspan(optimum.upper_bound, right, color=SHADE, linewidth=0, zorder=0)
+        axes.axvspan(values[-1], right, color=SHADE, linewidth=0, zorder=0)
         axes.set_xlim(right=right)
 
 
@@ -353,10 +529,15 @@ def _worst_ratio(value: ConstraintValue) -> float:
     return float(ratios.max() if value.constraint.at_most else ratios.min())
 
 
+def _is_silent(row: Judgement) -> bool:
+    return row.verdict is Verdict.SILENT
+
+
 def _mark(axes: Any, rows: Mapping[str, Judgement], values: Sequence[float]) -> None:
-    from feduplink.reporting.style import looks_of, marker_style
+    from feduplink.reporting.style import SILENT_STYLE, looks_of, marker_style
 
     looks = looks_of(rows)
     for place, ((name, row), value) in enumerate(zip(rows.items(), values, strict=True)):
-        axes.plot(value, place, zorder=3, **marker_style(looks[name], _feasible(name, row), 8))
+        style = marker_style(looks[name], _feasible(name, row), 8)
+        axes.plot(value, place, zorder=3, **{**style, **(SILENT_STYLE if _is_silent(row) else {})})
     axes.margins(x=_MARGIN)

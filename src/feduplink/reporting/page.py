@@ -24,7 +24,7 @@ from feduplink.storage.run_directory import FinishedRun
 try:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markdown_it import MarkdownIt
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 except ModuleNotFoundError as error:
     raise InputError(
         f"page: {error.name} is not installed; accepted after pip install 'feduplink[page]'."
@@ -40,8 +40,13 @@ _MAX_MARKDOWN_BYTES = 1 << 18
 _MAX_ROWS = 200
 #: It has one row per epoch; the plot of convergence shows them.
 _HISTORY_FILE = "history.csv"
+#: A wider drawing, px, scrolls on a phone; a narrower one is scaled to its width.
+_MAX_SCALED_WIDTH = 500.0
+_PX_PER_PT = 96 / 72
 #: Between a sign or a number and what belongs to it: no line ends there.
-_INSEPARABLE = re.compile(r"(?<=[<>]=) (?=\d)|(?<=\d) (?=%)")
+_INSEPARABLE = re.compile(
+    r"(?<=[<>]=) (?=\d)|(?<=\d) (?=%|(?:s|ms|J|mJ|dB|dBm|dBW|W|mW|bit/s/Hz|Mbit/J)\b)"
+)
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,14 @@ class HtmlFigure:
         name: name of its file, without the suffix.
         caption: description of the figure.
         source: the SVG drawing as a ``data:`` URL.
+        is_wide: whether it would be too small to be read if a phone showed all of it.
 
     """
 
     name: str
     caption: str
     source: str
+    is_wide: bool = True
 
 
 @dataclass(frozen=True)
@@ -75,25 +82,73 @@ def read_figures(directory: Path) -> list[HtmlFigure]:
     for path in _files(directory, ".svg"):
         content = read_limited(path, "report", _MAX_BYTES)
         try:
-            title = ElementTree.fromstring(content).findtext(_TITLE)
+            drawing = ElementTree.fromstring(content)
         except ElementTree.ParseError:
             raise InputError(f"{path}: is damaged; accepted: a whole SVG file.") from None
         data = base64.b64encode(content).decode("ascii")
         source = f"data:image/svg+xml;base64,{data}"
-        figures.append(HtmlFigure(path.stem, title or path.stem, source))
+        caption = drawing.findtext(_TITLE) or path.stem
+        figures.append(HtmlFigure(path.stem, caption, source, _is_wide(drawing.get("width", ""))))
     return figures
 
 
-def read_markdown(directory: Path) -> list[Markup]:
-    """Return the Markdown files of a run by name, each table in a box of its own that scrolls."""
-    # This preset knows tables and takes HTML as text; images would come from elsewhere.
-    markdown = MarkdownIt("js-default").disable("image")
-    markdown.add_render_rule("table_open", lambda *_: '<div class="scroll"><table>\n')
-    markdown.add_render_rule("table_close", lambda *_: "</table></div>\n")
+def _is_wide(width: str) -> bool:
+    """Whether a drawing of this width, such as ``360pt``, is wider than a phone can scale."""
+    try:
+        return float(width.removesuffix("pt")) * _PX_PER_PT > _MAX_SCALED_WIDTH
+    except ValueError:  # another unit, or none
+        return True
+
+
+def read_markdown(directory: Path, anchor: str = "") -> list[Markup]:
+    """Return the Markdown files of a run by name, each table in a box of its own that scrolls.
+
+    Args:
+        directory: of the run.
+        anchor: of the section of the page, which tells the labels of the boxes apart.
+
+    """
     return [
-        Markup(markdown.render(_INSEPARABLE.sub("\N{NO-BREAK SPACE}", text)))
-        for text in (_text(path, _MAX_MARKDOWN_BYTES) for path in _files(directory, ".md"))
+        _rendered_markdown(
+            _text(path, _MAX_MARKDOWN_BYTES), ", ".join(filter(None, (path.stem, anchor)))
+        )
+        for path in _files(directory, ".md")
     ]
+
+
+def _rendered_markdown(text: str, label: str) -> Markup:
+    # This preset knows tables and takes HTML as text; images would come from elsewhere. Every
+    # sentence below a table is on a line of its own.
+    markdown = MarkdownIt("js-default", {"breaks": True}).disable("image")
+    count = 0
+
+    def open_table(_renderer: Any, tokens: Sequence[Any], index: int, *_: Any) -> str:
+        nonlocal count
+        count += 1
+        number = f" {count}" if count > 1 else ""
+        kind = ' class="verdict-last"' if _last_header(tokens[index:]) == "verdict" else ""
+        region = f'tabindex="0" role="region" aria-label="{escape(f"Table {label}{number}")}"'
+        return f'<div class="scroll" {region}><table{kind}>\n'
+
+    markdown.add_render_rule("table_open", open_table)
+    markdown.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    return Markup(markdown.render(_inseparable(text)))
+
+
+def _inseparable(text: str) -> str:
+    """The text with no-break spaces between numbers and their units."""
+    return _INSEPARABLE.sub("\N{NO-BREAK SPACE}", text)
+
+
+def _last_header(tokens: Sequence[Any]) -> str:
+    """Text of the last column's header of the table that the tokens begin with."""
+    header = ""
+    for token in tokens:
+        if token.type == "thead_close":
+            break
+        if token.type == "inline":
+            header = token.content
+    return header
 
 
 def read_csv_tables(directory: Path) -> list[CsvTable]:
@@ -157,7 +212,7 @@ def read_sections(runs: Sequence[FinishedRun]) -> list[Section]:
             anchor=f"run-{number}",
             run=run,
             figures=read_figures(run.directory),
-            tables=read_markdown(run.directory),
+            tables=read_markdown(run.directory, f"run-{number}"),
             csv_tables=read_csv_tables(run.directory),
         )
         for number, run in enumerate(runs, 1)
@@ -180,7 +235,11 @@ def render_page(sections: Sequence[Section]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"duration": _duration, "setting": _setting}
+    environment.filters |= {
+        "duration": _duration,
+        "setting": _setting,
+        "inseparable": _inseparable,
+    }
     return environment.get_template("page.html").render(
         sections=sections,
         figure_count=sum(len(section.figures) for section in sections),
@@ -216,10 +275,35 @@ def _duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def _setting(value: object) -> str:
-    """Format the value of a setting as it is typed on the command line."""
+#: Units of settings by the end of their names, and of those whose names have none.
+_UNITS_BY_SUFFIX = {
+    "_dbm_per_hz": "dBm/Hz",
+    "_j_per_bit": "J/bit",
+    "_s_per_j": "s/J",
+    "_dbw": "dBW",
+    "_mps": "m/s",
+    "_db": "dB",
+    "_hz": "Hz",
+    "_w": "W",
+    "_s": "s",
+    "_j": "J",
+    "_m": "m",
+}
+_UNITS = {"rate_min": "nats/s/Hz", "ee_min": "nats/s/Hz/W"}
+
+
+def _setting(value: object, name: str = "") -> str:
+    """Format the value of a setting as it is typed on the command line, with its unit.
+
+    >>> _setting(-20.0, "pmax_dbw"), _setting([0.7, 0.5], "rate_min"), _setting(None, "deadline_s")
+    ('-20 dBW', '0.7, 0.5 nats/s/Hz', 'none')
+    """
+    if value is None:
+        return "none"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_setting, value))
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "none" if value is None else str(value)
+        text = ", ".join(map(_setting, value))
+    else:
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+    suffixes = (unit for suffix, unit in _UNITS_BY_SUFFIX.items() if name.endswith(suffix))
+    unit = _UNITS.get(name) or next(suffixes, "")
+    return f"{text} {unit}".rstrip()

@@ -22,6 +22,7 @@ try:
     import matplotlib
     from matplotlib.colors import to_hex, to_rgb
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
     from matplotlib.ticker import FixedLocator
 except ModuleNotFoundError:
     raise InputError(
@@ -53,22 +54,23 @@ class Look:
         return "////" if self.variant else ""
 
 
-#: Colours, also those of the classes of policies, are from the palettes of Okabe and Ito and of
-#: Tol, which can be told apart by the colour-blind.
-_OPTIMUM_LOOK = Look("#6A3D9A", "p", "--")
-#: Looks of user-defined policies: colours far from those above and from each other, for normal,
-#: protanopic and deuteranopic vision, with markers that no other policy has.
+#: Colours, also those of the classes of policies: in the order of the palettes of Okabe and Ito and
+#: of Tol, moved to a contrast of at least 3:1 with white and with the dark paper, and apart from
+#: each other for normal, protanopic and deuteranopic vision.
+_OPTIMUM_LOOK = Look("#822CF6", "p", "--")
+#: Looks of user-defined policies, with markers that no other policy has.
 _FURTHER_LOOKS = (
-    Look("#6060F0", "d"),
-    Look("#784830", "8"),
-    Look("#90C078", "H"),
-    Look("#6000A8", "d"),
-    Look("#609048", "8"),
-    Look("#4890F0", "H"),
+    Look("#6E69FF", "d"),
+    Look("#A44D00", "8"),
+    Look("#59A45E", "H"),
+    Look("#AE24B9", "d"),
+    Look("#1F7505", "8"),
+    Look("#5A90FF", "H"),
 )
 #: Line style of the first variant of a policy, of the second, ..., and the share by which its
-#: colour is lightened: lines that cross cannot be told apart by their dashes alone.
-_VARIANT_LINES = (("--", 0.0), (":", 0.3), ("-.", 0.5))
+#: colour is lightened or darkened, as far as the contrast allows: lines that cross cannot be told
+#: apart by their dashes alone.
+_VARIANT_LINES = (("--", 0.0), (":", 1.0), ("-.", 0.5))
 #: Further user-defined policies have the same colours with these markers and line styles.
 _FURTHER_MARKS = (("X", "--"), ("*", ":"), ("P", "-."))
 _ALL_FURTHER_LOOKS = (
@@ -76,14 +78,34 @@ _ALL_FURTHER_LOOKS = (
     *(Look(look.colour, mark, line) for mark, line in _FURTHER_MARKS for look in _FURTHER_LOOKS),
 )
 
-#: Colours of text, grid and shaded areas.
+#: Colours of secondary text, grid and shaded areas on white paper.
 MUTED, GRID, SHADE = "#444444", "#e5e5e5", "#dddddd"
+#: Paper, text, secondary text, grid and shaded areas where the reader prefers dark pages.
+DARK_PAPER, DARK_INK, DARK_MUTED = "#16181c", "#e6e8eb", "#b4bac4"
+DARK_GRID, DARK_SHADE = "#2e3238", "#3d424b"
+#: Smallest contrast of lines and marks with the paper, of either colour.
+MIN_CONTRAST = 3.0
+#: Colours of a drawing on white paper and what takes their place on dark paper.
+_DARK_COLOURS = {
+    "#ffffff": DARK_PAPER,
+    "#000000": DARK_INK,
+    MUTED: DARK_MUTED,
+    GRID: DARK_GRID,
+    SHADE: DARK_SHADE,
+}
 
+#: Steps in which a tint approaches the smallest contrast.
+_TINT_STEPS = 100
+#: Factors on the size of markers.
+_MARKER_SIZES = {"*": 1.7, "P": 1.25, "X": 1.25, "h": 1.1, "p": 1.15, "v": 1.1, "^": 1.1}
+#: Width of a legend's entry without its text, and of a character, inches.
+_ENTRY_WIDTH, _CHARACTER_WIDTH = 0.6, 0.068
 #: Most entries in a row of a legend.
 _LEGEND_ENTRIES = 9
 
 _RC: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
@@ -99,8 +121,8 @@ _RC: dict[Any, Any] = {
     "hatch.linewidth": 0.6,
     "figure.constrained_layout.w_pad": 0.08,
     "savefig.dpi": 150,
-    # Text as outlines looks the same everywhere; the salt gives equal figures equal files.
-    "svg.fonttype": "path",
+    # Text can be searched and copied; the salt gives equal figures equal files.
+    "svg.fonttype": "none",
     "svg.hashsalt": "feduplink",
 }
 
@@ -129,9 +151,47 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     return looks
 
 
+def contrast(first: str, second: str) -> float:
+    """The contrast ratio of two colours, 1 to 21, as the WCAG 2 define it.
+
+    (Y₁ + 0.05) / (Y₂ + 0.05) with the relative luminances Y₁ ≥ Y₂.
+
+    >>> contrast("#ffffff", "#000000")
+    21.0
+    """
+    bright, dim = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return round((bright + 0.05) / (dim + 0.05), 6)
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance of a colour in sRGB, 0 to 1."""
+    red, green, blue = (
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+        for channel in to_rgb(colour)
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
 def _tinted(colour: str, share: float) -> str:
-    """Return the colour, lightened by a share of its distance to white."""
-    red, green, blue = (channel + share * (1 - channel) for channel in to_rgb(colour))
+    """Lighten a dark colour, or darken a light one, as far as its contrast allows.
+
+    Args:
+        colour: of a policy.
+        share: of the way to the last colour that contrasts with white and with the dark paper.
+    """
+    is_dark = contrast(colour, "white") > contrast(colour, DARK_PAPER)
+    end, paper = (1.0, "white") if is_dark else (0.0, DARK_PAPER)
+    mixed = colour
+    for step in range(1, _TINT_STEPS + 1):
+        mix = step / _TINT_STEPS
+        red, green, blue = (channel + mix * (end - channel) for channel in to_rgb(colour))
+        lighter = to_hex((red, green, blue)).upper()
+        if contrast(lighter, paper) < MIN_CONTRAST:
+            break
+        mixed = lighter
+    red, green, blue = (
+        own + share * (last - own) for own, last in zip(to_rgb(colour), to_rgb(mixed), strict=True)
+    )
     return to_hex((red, green, blue)).upper()
 
 
@@ -165,6 +225,18 @@ def _further_looks(families: Sequence[str]) -> dict[str, Look]:
     return found
 
 
+def policy_title(name: str) -> str:
+    """The name of a policy with its alias, if it has one.
+
+    >>> policy_title("max"), policy_title("pdx")
+    ('max (full power)', 'pdx')
+    """
+    for alias, meant in POLICIES.aliases.items():
+        if meant == name and ":" not in name:
+            return f"{name} ({alias.replace('-', ' ')})"
+    return name
+
+
 def marker_style(look: Look, feasible: bool | None = True, size: float = 6.0) -> dict[str, Any]:
     """Return the arguments of ``axes.plot`` for a policy's marker.
 
@@ -173,15 +245,25 @@ def marker_style(look: Look, feasible: bool | None = True, size: float = 6.0) ->
         feasible: filled if True, hollow if False, half-filled if None (inconclusive).
         size: size in points.
     """
+    # Stars and pluses have little area; larger ones show whether they are filled.
+    size *= _MARKER_SIZES.get(look.marker, 1.0)
     return {
         "marker": look.marker,
         "color": look.colour,
         "markersize": 0.7 * size if look.variant else size,
         "markerfacecolor": "white" if feasible is False else look.colour,
         "markerfacecoloralt": "white",
+        "markeredgewidth": 1.2,
         "fillstyle": "left" if feasible is None else "full",
         "linestyle": "none",
     }
+
+
+#: What changes in :func:`marker_style` where no worker transmits.
+SILENT_STYLE: dict[str, Any] = {"marker": "x", "markersize": 6.0, "fillstyle": "full"}
+
+#: What the fillings of :func:`marker_style` mean.
+_FEASIBILITY = {True: "feasible", None: "inconclusive", False: "infeasible"}
 
 
 def feasibility_note(feasible: Iterable[bool | None]) -> str:
@@ -195,10 +277,41 @@ def feasibility_note(feasible: Iterable[bool | None]) -> str:
     return "; ".join(text for kind, text in words.items() if kind in occurring)
 
 
+def feasibility_handles(feasible: Iterable[bool | None], *, silent: bool = False) -> list[Any]:
+    """Entries of a legend that explain the markers that occur.
+
+    Args:
+        feasible: verdicts of the markers of :func:`marker_style`.
+        silent: whether there are markers of :data:`SILENT_STYLE`.
+    """
+    occurring = set(feasible)
+    look = Look(MUTED, "o")
+    handles = [
+        Line2D([], [], label=word, **marker_style(look, kind))
+        for kind, word in _FEASIBILITY.items()
+        if kind in occurring
+    ]
+    if silent:
+        style = {**marker_style(look), **SILENT_STYLE}
+        handles.append(Line2D([], [], label="silent", **style))
+    return handles
+
+
+def ask(drawing: StyledFigure, question: str) -> None:
+    """Write the question that a figure answers above it, as its title."""
+    drawing.suptitle(question, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+
+
 def legend_columns(entries: int) -> int:
     """Number of columns of a legend below a wide figure, whose rows have about equal lengths."""
     rows = -(-entries // _LEGEND_ENTRIES)
     return -(-entries // max(rows, 1))
+
+
+def fitting_columns(labels: Iterable[str], width: float) -> int:
+    """Number of columns of a legend below a figure that is ``width`` inches wide."""
+    longest = max(map(len, labels), default=0)
+    return max(1, int(width / (_ENTRY_WIDTH + _CHARACTER_WIDTH * longest)))
 
 
 class StyledFigure(Figure):
@@ -240,7 +353,21 @@ def save_figure(path: Path, drawing: StyledFigure) -> None:
     title = {"Title": drawing.caption or path.stem.replace("-", " ")}
     with replaced_atomically(path) as png, replaced_atomically(path.with_suffix(".svg")) as svg:
         drawing.savefig(png, format="png", metadata=title)
-        drawing.savefig(svg, format="svg", metadata={**title, "Date": None})
+        svg.write_bytes(_svg(drawing, {**title, "Date": None}))
+
+
+def _svg(drawing: StyledFigure, metadata: dict[str, Any]) -> bytes:
+    """The drawing with a style sheet for readers that prefer dark pages."""
+    content = io.BytesIO()
+    drawing.savefig(content, format="svg", metadata=metadata)
+    rules = ["text {fill: " + DARK_INK + "}"]
+    for light, dark in _DARK_COLOURS.items():
+        rules += [
+            f'[style*="{attribute}: {light}"] {{{attribute}: {dark} !important}}'
+            for attribute in ("fill", "stroke")
+        ]
+    dark_style = f"@media screen and (prefers-color-scheme: dark) {{{' '.join(rules)}}}"
+    return content.getvalue().replace(b"</style>", dark_style.encode() + b"</style>", 1)
 
 
 #: Objectives nearer to 1 than this are drawn there.

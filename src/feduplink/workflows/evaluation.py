@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from feduplink.policies import Policy
     from feduplink.problem import Problem
     from feduplink.reporting.style import StyledFigure
+    from feduplink.units import DisplayUnit
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,15 +171,17 @@ class Evaluation(Result, Mapping[str, Outcome]):
 
     def findings(self) -> list[str]:
         """Best policies, the bound, and policies with many lost models or silent workers."""
-        judged = self.judgements
-        found = [*_best_policies(judged), *_losses(judged)]
+        from feduplink.problem import objective_unit
+
+        judged, unit = self.judgements, objective_unit(self.scenario)
+        found = [*_best_policies(judged, unit), *_losses(judged)]
         if self.optimum is not None and math.isfinite(self.optimum.upper_bound):
             bound = self.optimum.upper_bound
             found.insert(
                 1,
                 "No feasible policy with one power per worker and round exceeds "
-                f"{bound:.4f} on these channels, if arrivals are decided by the SINR with all "
-                "senders active (certified upper bound).",
+                f"{unit.text(bound, '.4f')} on these channels, if arrivals are decided by the SINR "
+                "with all senders active (certified upper bound).",
             )
         return found
 
@@ -211,9 +214,9 @@ class Evaluation(Result, Mapping[str, Outcome]):
         from feduplink.reporting.comparison import plot_comparison, plot_objectives
 
         if ax is not None:
-            plot_objectives(ax, self.judgements, self.optimum)
+            plot_objectives(ax, self.judgements, self.scenario, self.optimum)
             return ax
-        axes: Axes = plot_comparison(self.judgements, self.optimum).axes[0]
+        axes: Axes = plot_comparison(self.judgements, self.scenario, self.optimum).axes[0]
         return axes
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -248,11 +251,11 @@ class Evaluation(Result, Mapping[str, Outcome]):
 
     def figures(self) -> dict[str, StyledFigure]:
         """Comparison of objectives and constraints, and distribution of the powers."""
-        from feduplink.reporting.comparison import plot_comparison, plot_power_histogram
+        from feduplink.reporting.comparison import plot_comparison, plot_powers
 
         return {
-            "comparison": plot_comparison(self.judgements, self.optimum),
-            "power-histogram": plot_power_histogram(self.powers, self.scenario),
+            "comparison": plot_comparison(self.judgements, self.scenario, self.optimum),
+            "power-histogram": plot_powers(self.powers, self.scenario),
         }
 
 
@@ -260,13 +263,13 @@ class Evaluation(Result, Mapping[str, Outcome]):
 _NOTABLE_SHARE = 0.1
 
 
-def _best_policies(judged: Mapping[str, Judgement]) -> list[str]:
+def _best_policies(judged: Mapping[str, Judgement], unit: DisplayUnit) -> list[str]:
     """Sentences on the best feasible policies, and on those with another verdict."""
     by_verdict: dict[str, list[str]] = {}
     for name, row in judged.items():
         by_verdict.setdefault(str(row.verdict), []).append(name)
     ranked = sorted(by_verdict.pop("feasible", []), key=lambda name: -judged[name].objective)
-    shown = [f"{name} ({judged[name].objective:.4f})" for name in ranked[:3]]
+    shown = [f"{name} ({unit.text(judged[name].objective, '.4f')})" for name in ranked[:3]]
     best = f"Highest objective of the feasible policies: {', then '.join(shown)}."
     others = [
         f"{verdict.capitalize()}: {', '.join(names)}." for verdict, names in by_verdict.items()

@@ -15,6 +15,7 @@ from feduplink.registry import AGGREGATIONS, SCHEDULED, TASKS
 from feduplink.scenario import Scenario
 from feduplink.settings import ArrivalRule
 from feduplink.tables import TextTable, three_digits
+from feduplink.units import scaled_unit
 from feduplink.validation import import_extra
 from feduplink.workflows.options import (
     POLICY_NAMES,
@@ -117,7 +118,11 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
                 if (value := history.median_cost_to(name, self.target, cost)) is not None
             }
             ranked = sorted(reached, key=reached.__getitem__)[:3]
-            shown = ", ".join(f"{name} {three_digits(reached[name])} {unit}" for name in ranked)
+            scaled = scaled_unit(unit, [reached[name] for name in ranked])
+            shown = ", ".join(
+                f"{name} {scaled.label(three_digits(scaled.displayed(reached[name])))}"
+                for name in ranked
+            )
             if shown:
                 found.append(
                     f"Least {quantity} until the {history.metric_name} is at most "
@@ -179,8 +184,9 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
     def metrics(self) -> dict[str, Any]:
         """Settings, median costs to the target, and the values of every round."""
         history = self.history
+        kept = ", positions kept" if self.scenario.geometry == "kept" else ""
         return {
-            "title": f"Federated learning of {history.task}",
+            "title": f"Federated learning of {history.task}{kept}",
             "scenario": self.scenario.model_dump(mode="json"),
             **self.settings,
             "notes": list(self.notes),
@@ -200,14 +206,19 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
         }
 
     def figures(self) -> dict[str, StyledFigure]:
-        """Arrivals, and the error against rounds, seconds and joules."""
-        from feduplink.reporting.federated import plot_arrivals, plot_costs
+        """Delivery by worker, and the error against rounds, seconds and joules."""
+        from feduplink.reporting.federated import plot_arrivals, plot_costs, plot_delivery
 
-        history = self.history
-        arrivals = {name: [run.arrivals for run in runs] for name, runs in history.policies.items()}
+        policies = self.history.policies
+        if all(run.arrived for runs in policies.values() for run in runs):
+            arrivals = plot_delivery(self.history)
+        else:  # only their numbers are known
+            arrivals = plot_arrivals(
+                {name: [run.arrivals for run in runs] for name, runs in policies.items()}
+            )
         return {
-            "arrivals": plot_arrivals(arrivals),
-            "error": plot_costs({history.task: history}),
+            "arrivals": arrivals,
+            "error": plot_costs({self.history.task: self.history}, target=self.target),
         }
 
 

@@ -136,11 +136,13 @@ class OptimumResult(Result):
 
     def table(self) -> TextTable:
         """Table with a row for the policy ``dual`` and one for the optimum."""
+        from feduplink.problem import objective_unit
         from feduplink.reporting.comparison import comparison_table
 
         notes = list(self.notes)
         if self.distribution is not None:
-            notes.append(self.distribution.sentence(recorded=self.rows is not None))
+            unit = objective_unit(self.scenario)
+            notes.append(self.distribution.sentence(unit, recorded=self.rows is not None))
         judgements = {"dual": self.outcome.judgement}
         return comparison_table(judgements, self.scenario, self.optimum, notes)
 

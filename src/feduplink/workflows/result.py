@@ -30,6 +30,15 @@ RESULTS: dict[str, type[Result]] = {}
 
 RESULT_FILE = "result.safetensors"
 
+#: Units of the numbers in ``metrics.json``, CSV and tensor files, whatever is displayed.
+FILE_UNITS = {
+    "powers": "W (fields that end in dbw: dBW)",
+    "times": "s",
+    "energies": "J",
+    "rates": "nats/s/Hz",
+    "energy efficiencies": "nats/s/Hz/W",
+}
+
 
 class Result(ABC):
     """Base class of results of workflows; immutable.
@@ -178,7 +187,8 @@ class Result(ABC):
         self.write_files(target)
         self._save_figures(target)
         write_tensors(target / RESULT_FILE, self.kind, self.to_tensors())
-        write_metrics(target, {"result": self.kind, "findings": self.findings(), **self.metrics()})
+        head = {"result": self.kind, "findings": self.findings(), "units": FILE_UNITS}
+        write_metrics(target, {**head, **self.metrics()})
         return target
 
     def _save_figures(self, directory: Path) -> None:

@@ -13,6 +13,7 @@ from feduplink.errors import InputError
 from feduplink.scenario import MODEL_WEIGHTS, Scenario
 from feduplink.settings import CHANNELS_PER_SPLIT
 from feduplink.tables import TextTable, three_digits
+from feduplink.units import DisplayUnit, scaled_unit
 from feduplink.workflows.federation import Delivery, delivery_of
 from feduplink.workflows.options import (
     ChannelsOption,
@@ -132,6 +133,11 @@ class Front(Result):
 
     def table(self) -> TextTable:
         """Table with a row per policy and κ."""
+        records = [record for by_price in self.costs.values() for record in by_price.values()]
+        seconds = scaled_unit("s", _known(records, "time_s", "median_time_s"))
+        joules = scaled_unit("J", _known(records, "energy_j", "median_energy_j"))
+        units = {"time_s": seconds, "energy_j": joules}
+        measures = {**units, **{f"median_{key}": unit for key, unit in units.items()}}
         rows = []
         for name, by_price in self.costs.items():
             for kappa, record in by_price.items():
@@ -140,12 +146,11 @@ class Front(Result):
                 if name == "schedule" and kappa is not None and kappa in self.bounds:
                     mean = float(record.cost(kappa).mean())
                     gap = f"{100 * (1 - self.bounds[kappa] / mean):.1f}"
-                measures = ("time_s", "energy_j", "median_time_s", "median_energy_j")
                 rows.append(
                     [
                         name,
                         "" if kappa is None else f"{kappa:g}",
-                        *(_number(figures[key]) for key in measures),
+                        *(_number(figures[key], unit) for key, unit in measures.items()),
                         f"{figures['arrivals']:.2f}",
                         *([gap] if self.bounds else []),
                     ]
@@ -153,11 +158,11 @@ class Front(Result):
         columns = (
             "policy",
             "κ,\ns/J",
-            "mean\ns",
-            "mean\nJ",
-            "median\ns",
-            "median\nJ",
-            "arrivals",
+            f"mean\ntime, {seconds.symbol}",
+            f"mean\nenergy, {joules.symbol}",
+            f"median\ntime, {seconds.symbol}",
+            f"median\nenergy, {joules.symbol}",
+            f"arrivals\nof {self.scenario.workers}",
             *(["gap,\n%"] if self.bounds else []),
         )
         remarks = [
@@ -181,9 +186,9 @@ class Front(Result):
         from feduplink.reporting.schedule import draw_front, plot_front
 
         if ax is None:
-            ax = plot_front(self.costs, self.bounds).axes[0]
+            ax = plot_front(self.costs, self.bounds, delivery=self.delivery).axes[0]
         else:
-            draw_front(ax, self.costs, self.bounds)
+            draw_front(ax, self.costs, self.bounds, self.delivery)
         return ax
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -242,8 +247,10 @@ class Front(Result):
             self.schedules[shown].take(torch.tensor(0)),
             float(self.scenario.max_power.max()),
             f"The first round, as scheduled at κ = {shown:g} s/J.",
+            shown,
         )
-        return {"front": plot_front(self.costs, self.bounds, caption), "timeline": timeline}
+        front = plot_front(self.costs, self.bounds, caption, self.delivery)
+        return {"front": front, "timeline": timeline}
 
 
 @workflow
@@ -394,6 +401,12 @@ def _everyone(
     return {k: s.schedule for k, s in zip(kappas, solutions, strict=True)}, bounds
 
 
-def _number(value: float | None) -> str:
-    """Three significant digits; empty for None."""
-    return "" if value is None else three_digits(value)
+def _known(records: Sequence[UplinkRecord], *keys: str) -> list[float]:
+    """Metrics of all records with these names, without undefined ones."""
+    figures = [record.as_metrics()[key] for record in records for key in keys]
+    return [value for value in figures if value is not None]
+
+
+def _number(value: float | None, unit: DisplayUnit) -> str:
+    """Three significant digits in a unit; empty for None."""
+    return "" if value is None else three_digits(unit.displayed(value))

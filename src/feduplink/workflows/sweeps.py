@@ -1,4 +1,15 @@
-"""Sweeps: a workflow for several values of one or two of its options."""
+"""Sweeps: a workflow for several values of one or two of its options.
+
+>>> import feduplink as fu
+>>> swept = fu.sweep(
+...     fu.evaluate, fu.Scenario(workers=2), ["max"], over={"pmax_dbw": [-30, -20]},
+...     channels_per_split=20,
+... )
+>>> swept.table().columns
+('policy', '0', '10', 'verdict')
+>>> swept.table().title
+'objective against Pmax, dBm'
+"""
 
 from __future__ import annotations
 
@@ -19,6 +30,13 @@ from feduplink.scenario import Scenario
 from feduplink.storage.files import write_json, write_text
 from feduplink.storage.run_directory import METRICS_FILE
 from feduplink.tables import TextTable
+from feduplink.units import (
+    DisplayUnit,
+    display_unit,
+    displayed_power,
+    parse_power_dbw,
+    power_unit,
+)
 from feduplink.workflows.options import options_of, takes
 from feduplink.workflows.result import Result
 
@@ -26,9 +44,35 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from feduplink.reporting.style import StyledFigure
+    from feduplink.reporting.sweep import SweptCurves, SweptPoint
 
 #: Measures shown by default, in order of preference.
 _DEFAULT_MEASURES = ("objective", "final_error")
+#: Labels of options and measures, whose own names are those of fields; others go by their names.
+_LABELS = {
+    "pmax_dbw": "Pmax",
+    "rate_min": "rate threshold",
+    "ee_min": "EE threshold",
+    "cell_side_m": "cell side",
+    "bandwidth_hz": "bandwidth",
+    "carrier_hz": "carrier frequency",
+    "noise_dbm_per_hz": "noise density",
+}
+_MEASURE_LABELS = {
+    "weighted_per": "weighted PER",
+    "rate_min": "mean rate of the worst worker",
+    "energy_efficiency_min": "mean EE of the worst worker",
+}
+#: Units of fields that end so, and of the thresholds, in the package.
+_SUFFIXES = {"_m": "m", "_hz": "Hz", "_s": "s", "_j": "J", "_w": "W", "_db": "dB"}
+_RATE, _EE = "nats/s/Hz", "nats/s/Hz/W"
+_UNITS = {
+    "rate_min": _RATE,
+    "ee_min": _EE,
+    "energy_efficiency_min": _EE,
+    "noise_dbm_per_hz": "dBm/Hz",
+    "noise_figure_db": "dB",
+}
 #: Names of the verdicts; silent policies count as infeasible.
 _VERDICTS = {True: "feasible", False: "infeasible", None: "inconclusive"}
 #: File with the arguments of a run; a finished run with equal arguments is not repeated.
@@ -151,8 +195,8 @@ class Sweep(Result):
 
     @property
     def has_verdicts(self) -> bool:
-        """Whether the workflow judges constraints."""
-        return "feasible" in self.measures
+        """Whether the workflow judges constraints; an inconclusive verdict is not a number."""
+        return not {"feasible", "shortfall"}.isdisjoint(self.measures)
 
     def table(self, measure: str | None = None) -> TextTable:
         """Table of a measure, with a column per value of the first option.
@@ -167,38 +211,104 @@ class Sweep(Result):
             The table.
         """
         measure = self._known(measure)
-        first, *second = self.options
+        shown = self._shown_values(0)
         rows = []
         for panel in self.panels:
             for policy in self.policies:
-                points = {value: (value, *panel) for value in self.values(0)}
-                label = " ".join([policy, *(f"{second[0]}={value}" for value in panel)]).strip()
+                points = {text: (value, *panel) for value, text in shown.items()}
+                label = " ".join([policy, self._panel_title(panel)]).strip()
                 cells = [self._cell(policy, at, measure) for at in points.values()]
                 verdict = [self._verdict(policy, points)] if self.has_verdicts else []
                 rows.append([label or measure, *cells, *verdict])
         verdict = ["verdict"] if self.has_verdicts else []
-        columns = ("policy", *map(str, self.values(0)), *verdict)
+        columns = ("policy", *shown.values(), *verdict)
         bracketed = any(cell.startswith("[") for _, *cells in rows for cell in cells)
         remarks = ["[ ]: infeasible, not to be compared with feasible values"] if bracketed else []
-        return TextTable(f"{measure} against {first}", columns, rows, remarks)
+        shown_measure = self._measure_label(measure)
+        comma = "," * ("," in shown_measure)  # behind the unit
+        title = f"{shown_measure}{comma} against {self._option_label(self.options[0])}"
+        return TextTable(title, columns, rows, remarks)
 
     def _cell(self, policy: str, at: tuple[Any, ...], measure: str) -> str:
         """Value of a table cell; in brackets if infeasible, a dash if there is none."""
         value = self.get(policy, at, measure)
         if math.isnan(value):
             return "-"
-        return f"[{value:.4g}]" if self.feasible(policy, at) is False else f"{value:.4g}"
+        shown = f"{self._measure_unit(measure).displayed(value):.4g}"
+        return f"[{shown}]" if self.feasible(policy, at) is False else shown
 
-    def _verdict(self, policy: str, points: Mapping[Any, tuple[Any, ...]]) -> str:
-        """The common verdict, or the values with a verdict other than feasible."""
+    def _verdict(self, policy: str, points: Mapping[str, tuple[Any, ...]]) -> str:
+        """One word if the verdict is the same everywhere, else where it is which.
+
+        Args:
+            policy: its name.
+            points: values of the options by the displayed value of the first one.
+        """
         where: dict[str, list[str]] = {}
-        for value, at in points.items():
+        for text, at in points.items():
             if not math.isnan(self.get(policy, at, self.measure)):
-                where.setdefault(_VERDICTS[self.feasible(policy, at)], []).append(str(value))
+                silent = self.get(policy, at, "participation") == 0
+                word = "silent" if silent else _VERDICTS[self.feasible(policy, at)]
+                where.setdefault(word, []).append(text)
         if len(where) < 2:
             return "".join(where)
         exceptions = {word: values for word, values in where.items() if word != "feasible"}
         return "; ".join(f"{word} at {', '.join(vs)}" for word, vs in exceptions.items())
+
+    def _option_unit(self, option: str) -> DisplayUnit:
+        """The unit in which values of an option are displayed."""
+        if option == "pmax_dbw":
+            return DisplayUnit(power_unit(), offset=displayed_power(0.0))
+        return self._unit(option)
+
+    def _measure_unit(self, measure: str) -> DisplayUnit:
+        """The unit in which a measure is displayed."""
+        from feduplink.problem import objective_unit  # which imports torch
+
+        if measure == "objective":
+            varied = {"objective", "utility"} & set(self.options)
+            return DisplayUnit("") if varied else objective_unit(self.scenario)
+        return self._unit(measure)
+
+    def _unit(self, name: str) -> DisplayUnit:
+        """The displayed unit of a field that states its unit, or that is a threshold."""
+        by_suffix = [unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix)]
+        bandwidth = None if "bandwidth_hz" in self.options else self.scenario.bandwidth_hz
+        return display_unit(_UNITS.get(name, "".join(by_suffix)), bandwidth)
+
+    def _option_label(self, option: str) -> str:
+        """Label and unit of an option, such as ``Pmax, dBm``."""
+        return self._option_unit(option).label(_label(option, _LABELS), ", ")
+
+    def _measure_label(self, measure: str) -> str:
+        """Label and unit of a measure."""
+        return self._measure_unit(measure).label(_label(measure, _MEASURE_LABELS), ", ")
+
+    def _shown_values(self, place: int) -> dict[Any, str]:
+        """The values of the first or second option, as they are displayed."""
+        return {value: self._shown_value(place, value) for value in self.values(place)}
+
+    def _shown_value(self, place: int, value: Any) -> str:
+        number = self._number(place, value)
+        return str(value) if number is None else f"{number:.4g}"
+
+    def _number(self, place: int, value: Any) -> float | None:
+        """A value of an option in its displayed unit; None for words and lists."""
+        option = self.options[place]
+        try:
+            given = parse_power_dbw(str(value)) if option == "pmax_dbw" else float(value)
+        except (InputError, TypeError, ValueError):
+            return None
+        return self._option_unit(option).displayed(given)
+
+    def _panel_title(self, panel: Sequence[Any]) -> str:
+        """The value of the second option with its label, such as ``Pmax 10 dBm``."""
+        titles = []
+        for value in panel:
+            unit = self._option_unit(self.options[1])
+            text = unit.label(self._shown_value(1, value))
+            titles.append(f"{_label(self.options[1], _LABELS)} {text}")
+        return "".join(titles)
 
     def plot(self, measure: str | None = None, ax: Axes | None = None) -> Axes:
         """Plot a measure against the first option: a line per policy, a panel per second value.
@@ -212,38 +322,44 @@ class Sweep(Result):
         """
         from feduplink.reporting.sweep import plot_sweep
 
-        axes: Axes = plot_sweep(self.curves(self._known(measure)), self._known(measure), ax)
+        axes: Axes = plot_sweep(self.curves(self._known(measure)), ax)
         return axes
 
-    def curves(self, measure: str) -> dict[str, Any]:
-        """Data of the plot of a measure.
+    def curves(self, measure: str) -> SweptCurves:
+        """The numbers of a plot, in displayed units."""
+        from feduplink.reporting.sweep import SweptCurves
 
-        Args:
-            measure: name of the measure.
-
-        Returns:
-            Names of the options, values of the first option, and per panel and policy pairs of
-            measure and verdict.
-        """
-        return {
-            "options": [option.replace("_", " ") for option in self.options],
-            "values": self.values(0),
-            "panels": [
-                {
-                    "title": ", ".join(f"{self.options[1]} {value}" for value in panel),
-                    "curves": {
-                        policy: [
-                            (self.get(policy, at, measure), self.feasible(policy, at))
-                            for value in self.values(0)
-                            for at in [(value, *panel)]
-                        ]
-                        for policy in self.policies
-                    },
-                }
-                for panel in self.panels
-            ],
-            "verdicts": self.has_verdicts,
+        numbers = [self._number(0, value) for value in self.values(0)]
+        values = [*self._shown_values(0).values()] if None in numbers else numbers
+        panels = {
+            self._panel_title(panel): {
+                policy: [self._point(policy, (value, *panel), measure) for value in self.values(0)]
+                for policy in self.policies
+            }
+            for panel in self.panels
         }
+        return SweptCurves(
+            self._option_label(self.options[0]),
+            values,
+            self._measure_label(measure),
+            panels,
+            has_verdicts=self.has_verdicts,
+            is_objective=measure == "objective",
+        )
+
+    def _point(self, policy: str, at: tuple[Any, ...], measure: str) -> SweptPoint:
+        from feduplink.reporting.sweep import SweptPoint
+
+        unit = self._measure_unit(measure)
+        runs = [row for row in self.rows if row.policy == policy and row.values == at]
+        found = [unit.displayed(row.measures.get(measure, math.nan)) for row in runs]
+        return SweptPoint(
+            unit.displayed(self.get(policy, at, measure)),
+            min(found, default=math.nan),
+            max(found, default=math.nan),
+            self.feasible(policy, at),
+            is_silent=self.get(policy, at, "participation") == 0,
+        )
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Rows per run and policy, with the varied options, seed, policy and all measures."""
@@ -254,7 +370,8 @@ class Sweep(Result):
     def metrics(self) -> dict[str, Any]:
         """Workflow, varied options with their values, and scenario."""
         return {
-            "title": f"{self.verb} against {' and '.join(self.options)}",
+            "title": f"{self.verb} against "
+            + " and ".join(_label(option, _LABELS) for option in self.options),
             "caption": self.table().title,
             "varied": {option: self.values(place) for place, option in enumerate(self.options)},
             "verb": self.verb,
@@ -271,7 +388,7 @@ class Sweep(Result):
         """Plot of the measure against the values."""
         from feduplink.reporting.sweep import sweep_figure
 
-        return {"sweep": sweep_figure(self.curves(self.measure), self.measure)}
+        return {"sweep": sweep_figure(self.curves(self.measure))}
 
     def to_csv(self) -> str:
         """CSV text with a row per run and policy and a column per measure.
@@ -298,6 +415,15 @@ class Sweep(Result):
         if measure is not None and measure not in self.measures:
             raise unknown_name("figure", measure, self.measures)
         return measure or self.measure
+
+
+def _label(name: str, labels: Mapping[str, str]) -> str:
+    """The label of an option or a measure; by default its name without unit, in words."""
+    if name in labels:
+        return labels[name]
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name.replace("_", " ")
 
 
 def sweep(

@@ -170,10 +170,10 @@ class TrainingRun(Result):
         save_policy(self.policy, directory)
 
     def figures(self) -> dict[str, StyledFigure]:
-        """Distribution of the powers on the test channels, and convergence."""
-        from feduplink.reporting.comparison import plot_power_histogram
+        """The distribution of the powers on the test channels, and the convergence."""
+        from feduplink.reporting.comparison import plot_powers
 
-        powers = plot_power_histogram({self.name: self.test.power}, self.scenario)
+        powers = plot_powers({self.name: self.test.power}, self.scenario)
         return {"power-histogram": powers, "convergence": self._convergence()}
 
     def _convergence(self) -> StyledFigure:
@@ -183,7 +183,8 @@ class TrainingRun(Result):
 
         if not self.is_validated:
             return plot_network_training(self.history, self.name)
-        return plot_convergence(self.history, Problem.from_scenario(self.scenario), self.name)
+        problem = Problem.from_scenario(self.scenario)
+        return plot_convergence(self.history, problem, self.name, self.scenario.bandwidth_hz)
 
     @classmethod
     def from_tensors(cls, content: TensorFile, scenario: Scenario, directory: Path) -> Self:

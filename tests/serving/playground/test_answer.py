@@ -117,17 +117,19 @@ def test_pdx_is_the_shipped_policy():
 @pytest.mark.parametrize("seed", range(6))
 def test_no_policy_is_above_the_optimum_of_a_channel(seed: int):
     evaluation, answer = evaluated(changed(seed=seed))
-    distances = {row.name: row.distance for row in answer.policies}
-    assert distances["dual"] == 0
-    assert min(distances.values()) == 0
-    assert distances["max"] > 0.05
+    gaps = {row.name: row.lagrangian_gap for row in answer.policies}
+    assert gaps["dual"] == 0
+    assert min(gaps.values()) == 0
+    assert gaps["max"] > 0.05
     # The more extensive search of the policy itself finds no better powers.
     batch = ChannelBatch.from_scenario(SCENARIO, evaluation.csi[None])
     wider = batch.value(maximise(batch, evaluation.prices), evaluation.prices)
-    assert answer.optimum >= float(wider) - 1e-9
+    assert answer.largest_lagrangian >= float(wider) - 1e-9
     for row in answer.policies:
         value = batch.value(torch.tensor([row.power_w], dtype=torch.float64), evaluation.prices)
-        assert answer.optimum - float(value) == pytest.approx(row.distance, abs=1e-12)
+        assert answer.largest_lagrangian - float(value) == pytest.approx(
+            row.lagrangian_gap, abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("pmax_dbw", [-45.0, -20.0, 5.0])
@@ -141,8 +143,22 @@ def test_powers_are_within_their_limits_and_all_numbers_are_finite(pmax_dbw, thr
     assert "Infinity" not in answer.model_dump_json()
     for row in answer.policies:
         assert all(0 <= power <= 10 ** (pmax_dbw / 10) * (1 + 1e-12) for power in row.power_w)
-        numbers = [*row.sinr, *row.airtime_s, *row.energy_j, row.round_s, row.distance]
+        numbers = [*row.sinr, *row.airtime_s, *row.energy_j, row.round_s, row.lagrangian_gap]
         assert all(math.isfinite(number) for number in numbers)
+
+
+def test_the_schedule_follows_the_price_of_energy():
+    schedules = [evaluated(changed(kappa=kappa))[1].schedule for kappa in (0.0, 100.0)]
+    assert [schedule.kappa for schedule in schedules] == [0.0, 100.0]
+    fast, frugal = schedules
+    assert fast.round_s < frugal.round_s
+    assert fast.round_j > frugal.round_j
+
+
+def test_all_policies_of_the_page_have_different_colours():
+    _, answer = evaluated()
+    shown = [*answer.policies, *answer.orthogonal, answer.schedule]
+    assert len({row.colour for row in shown}) == len(shown)
 
 
 def test_the_remaining_workers_keep_their_data():

@@ -76,6 +76,7 @@ def _scene(url: str) -> dict:
         "rate_min": float(parts["rate"]),
         "ee_min": float(parts["ee"]),
         "seed": int(parts["seed"]),
+        "kappa": float(parts["kappa"]),
     }
 
 
@@ -100,15 +101,26 @@ def _shows_what_the_service_answers(page: Page, address: str) -> dict:
     for row in found["policies"]:
         cells = page.locator(f'#round tr[data-policy="{row["name"]}"] td').all_inner_texts()
         assert float(cells[0]) == pytest.approx(row["objective"], abs=5.1e-5)
-        assert float(cells[1]) == pytest.approx(row["distance"], abs=5.1e-5)
-        assert float(cells[3]) == pytest.approx(row["round_s"], rel=6e-3)
-        assert float(cells[4]) == pytest.approx(row["round_j"], rel=6e-3)
+        assert float(cells[1]) == pytest.approx(row["lagrangian_gap"], abs=5.1e-5)
+        assert int(cells[2]) == _below_threshold(scene, row)
+        assert float(cells[4]) == pytest.approx(row["round_s"], rel=6e-3)
+        assert float(cells[5]) == pytest.approx(row["round_j"], rel=6e-3)
     # A bar is as high as its value says: success from 0 to 1.
     for bar in page.locator('.card[data-policy="max"] [data-measure="success"] .bar').all():
         height = bar.evaluate("bar => bar.offsetHeight / bar.parentElement.offsetHeight")
         assert height == pytest.approx(float(bar.get_attribute("data-value")), abs=0.05)
     _shows_the_schedule(page, found["schedule"])
     return scene
+
+
+def _below_threshold(scene: dict, row: dict) -> int:
+    """Number of active workers whose rate or efficiency is below its threshold."""
+    return sum(
+        power > 0 and (rate < scene["rate_min"] or efficiency < scene["ee_min"])
+        for power, rate, efficiency in zip(
+            row["power_w"], row["rate"], row["efficiency"], strict=True
+        )
+    )
 
 
 def _shows_the_schedule(page: Page, schedule: dict) -> None:

@@ -41,8 +41,6 @@ from feduplink.serving.playground.tuned_settings import TuningStatus
 
 #: Number of Newton sweeps from every starting point.
 NEWTON_SWEEPS = 2
-#: Price of energy of the schedule, s/J.
-KAPPA = 10.0
 #: Default colour of a policy.
 _DEFAULT_COLOUR = "#6060F0"
 
@@ -82,7 +80,9 @@ class PolicyAnswer(ShownPolicy):
     energy_j: list[float]
     silent: list[int] = Field(description="Ids of the workers with power 0")
     objective: float | None = Field(description="Utility on this channel; null: minus infinity")
-    distance: float = Field(description="Largest Lagrangian on this channel minus the policy's")
+    lagrangian_gap: float = Field(
+        description="Largest Lagrangian on this channel minus that at the policy's powers"
+    )
     round_s: float
     round_j: float
 
@@ -109,15 +109,17 @@ class ScheduleAnswer(ShownPolicy):
     round_j: float
 
     @classmethod
-    def from_channel(cls, csi: Tensor, scenario: Scenario, bits: float | Tensor) -> Self:
-        """Schedule of the pretrained network for H (L, L), in 1/W, and ``bits`` per worker."""
+    def from_channel(
+        cls, csi: Tensor, scenario: Scenario, bits: float | Tensor, kappa: float
+    ) -> Self:
+        """Schedule of the pretrained network for H (L, L), ``bits`` per worker and κ in s/J."""
         schedule = learned_schedules(
-            shipped_phase_network(), scenario, csi[None], bits, seconds_per_joule=KAPPA
+            shipped_phase_network(), scenario, csi[None], bits, seconds_per_joule=kappa
         ).limited(scenario.max_power)
         computing_j = (scenario.compute_energy * bits).expand(csi.shape[-1]).sum()
         return cls.of(
             LearnedSchedule,
-            kappa=KAPPA,
+            kappa=kappa,
             phases=Phase.from_schedule(schedule, 0),
             round_s=float(schedule.time_s),
             round_j=float(schedule.energy_j(scenario.static_power)) + float(computing_j),
@@ -161,7 +163,7 @@ class SceneAnswer(BaseModel):
     absent: list[AbsentPolicy]
     orthogonal: list[OrthogonalAnswer]
     schedule: ScheduleAnswer
-    optimum: float = Field(description="Largest Lagrangian on this channel")
+    largest_lagrangian: float = Field(description="Largest Lagrangian on this channel")
     multipliers: MultipliersAnswer
 
 
@@ -222,8 +224,8 @@ class SceneEvaluation:
             policies=self._rows([kind for kind, _ in rows], powers, values.max() - values),
             absent=absent,
             orthogonal=[self._orthogonal(scheme) for scheme in (TDMA, OFDMA)],
-            schedule=ScheduleAnswer.from_channel(self.csi, scenario, self.bits),
-            optimum=float(values.max()),
+            schedule=ScheduleAnswer.from_channel(self.csi, scenario, self.bits, self.scene.kappa),
+            largest_lagrangian=float(values.max()),
             multipliers=MultipliersAnswer.from_status(self.status, self.setting),
         )
 
@@ -261,7 +263,7 @@ class SceneEvaluation:
         ]
 
     def _rows(
-        self, kinds: Sequence[type[Policy]], powers: Tensor, distances: Tensor
+        self, kinds: Sequence[type[Policy]], powers: Tensor, gaps: Tensor
     ) -> list[PolicyAnswer]:
         """Entries of P policies with powers (P, L), W, and Lagrangian gaps (P,)."""
         scenario, ids = self.scenario, self.scene.ids
@@ -284,7 +286,7 @@ class SceneEvaluation:
                 energy_j=state.energy_j[i].tolist(),
                 silent=[ids[worker] for worker in (powers[i] == 0).nonzero()[:, 0].tolist()],
                 objective=_finite(float(objectives[i])),
-                distance=float(distances[i]),
+                lagrangian_gap=float(gaps[i]),
                 round_s=float(state.upload.duration_s[i]),
                 round_j=float(round_j[i]),
             )

@@ -40,6 +40,10 @@ _SLIDERS = {
 }
 
 
+#: Price of energy of the schedule until it is changed, s/J, and the ends of its slider.
+KAPPA, _KAPPA_SPAN = 10.0, (0.0, 100.0)
+
+
 class SceneWorker(StrictRequest):
     """A worker at a position."""
 
@@ -72,6 +76,7 @@ class Scene(RadioSetting):
 
     workers: list[SceneWorker] = Field(min_length=1, max_length=MAX_WORKERS)
     seed: int = Field(ge=0, le=_MAX_SEED, strict=False, description="Seed of the fading")
+    kappa: float = Field(default=KAPPA, description="Price of energy of the schedule, s/J")
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -101,6 +106,7 @@ class SceneLimits(BaseModel):
     interference: Span
     rate_min: Span
     ee_min: Span
+    kappa: Span = Span(least=_KAPPA_SPAN[0], most=_KAPPA_SPAN[1])
 
     @classmethod
     def from_scenario(cls, scenario: Scenario) -> SceneLimits:
@@ -118,6 +124,7 @@ class SceneLimits(BaseModel):
             return f"workers must have different ids; got {workers} workers with {ids} ids."
         half = Span(least=-self.half_side_m, most=self.half_side_m)
         values = [(name, value, getattr(self, name)) for name, value in scene.radio.items()]
+        values.append(("kappa", scene.kappa, self.kappa))
         for worker in scene.workers:
             values += [("x_m", worker.x_m, half), ("y_m", worker.y_m, half)]
         for name, value, span in values:
@@ -140,6 +147,7 @@ class FirstScene(BaseModel):
     stations: list[Station]
     scene: Scene
     model_weights: int = Field(description="Number of weights of the model that is uploaded")
+    bandwidth_hz: float = Field(description="Bandwidth B, which converts nats/s/Hz/W to Mbit/J")
 
     @classmethod
     def from_scenario(cls, scenario: Scenario) -> FirstScene:
@@ -160,6 +168,7 @@ class FirstScene(BaseModel):
                 **{name: _number(getattr(scenario, name)) for name in _SLIDERS},
             ),
             model_weights=MODEL_WEIGHTS,
+            bandwidth_hz=scenario.bandwidth_hz,
         )
 
 

@@ -1,6 +1,7 @@
 // A card per policy with its bars: one row per measure, one column per worker.
 
-import { decibel, listed, three } from "./numbers.js";
+import { bits, decibel, dBm, listed, megabits, three } from "./numbers.js";
+import { missing } from "./thresholds.js";
 
 /** Powers are drawn from this much under Pmax, dB. */
 const POWER_SPAN_DB = 40;
@@ -23,17 +24,17 @@ function measures(scene) {
   const pmax = 10 ** (scene.pmax_dbw / 10);
   return [
     {
-      field: "power_w", name: "power", scale: `to ${three(1000 * pmax)} mW, ${POWER_SPAN_DB} dB`,
-      share: (watts) => 1 + decibel(watts / pmax) / POWER_SPAN_DB, unit: "W",
+      field: "power_w", name: "power", scale: `${dBm(scene.pmax_dbw) - POWER_SPAN_DB} to ${dBm(scene.pmax_dbw)} dBm`,
+      share: (watts) => 1 + decibel(watts / pmax) / POWER_SPAN_DB, unit: "mW", shown: (watts) => 1000 * watts,
     },
-    { field: "success", name: "success", scale: "0 to 1", share: (rate) => rate, unit: "" },
+    { field: "success", name: "success", scale: "0 to 1", share: (rate) => rate, unit: "", shown: (rate) => rate },
     {
-      field: "rate", name: "rate", scale: `to ${three(rateTop)} nats/s/Hz`,
-      share: (rate) => rate / rateTop, threshold: scene.rate_min / rateTop, unit: "nats/s/Hz",
+      field: "rate", name: "rate", scale: `to ${three(bits(rateTop))} bit/s/Hz`,
+      share: (rate) => rate / rateTop, threshold: scene.rate_min / rateTop, unit: "bit/s/Hz", shown: bits,
     },
     {
-      field: "efficiency", name: "efficiency", scale: `to ${three(efficiencyTop)} nats/s/Hz/W`,
-      share: (value) => value / efficiencyTop, threshold: scene.ee_min / efficiencyTop, unit: "nats/s/Hz/W",
+      field: "efficiency", name: "efficiency", scale: `to ${three(megabits(efficiencyTop))} Mbit/J`,
+      share: (value) => value / efficiencyTop, threshold: scene.ee_min / efficiencyTop, unit: "Mbit/J", shown: megabits,
     },
   ];
 }
@@ -46,7 +47,7 @@ function div(className, ...children) {
 }
 
 function silenceText({ silent }, { workers }) {
-  if (silent.length === 0) return "all on the air";
+  if (silent.length === 0) return "all active";
   if (silent.length > MOST_LISTED) return `silent: ${silent.length} of ${workers.length}`;
   return `silent: ${listed(silent.map((id) => id + 1))}`;
 }
@@ -61,7 +62,9 @@ class Card {
     this.silent.className = "about";
     const name = document.createElement("span");
     name.append(chip, row.name);
-    this.title.append(name, this.silent);
+    this.below = document.createElement("span");
+    this.below.className = "about missed";
+    this.title.append(name, this.below, this.silent);
     this.element = div("card", this.title);
     this.element.dataset.policy = row.name;
     this.rows = ["power_w", "success", "rate", "efficiency"].map((field) => {
@@ -93,7 +96,10 @@ class Card {
 
   show(scene, row) {
     const silent = new Set(row.silent);
+    const below = missing(scene, row);
     this.silent.textContent = silenceText(row, scene);
+    this.below.textContent = below.length ? `below a threshold: ${below.length}` : "";
+    this.below.title = below.map(({ text }) => text).join("; ");
     measures(scene).forEach((measure, index) => {
       const { chart, bars, line, label, scale } = this.rows[index];
       scale.textContent = measure.scale;
@@ -104,14 +110,15 @@ class Card {
       bars.forEach((bar, i) => {
         const off = silent.has(scene.workers[i].id);
         const share = off ? 0 : measure.share(values[i]);
+        bar.classList.toggle("under", !off && measure.threshold > share);
         bar.style.height = `${100 * Math.min(1, Math.max(0, share))}%`;
         bar.classList.toggle("beyond", share > 1);
         bar.classList.toggle("none", share <= 0);
         bar.dataset.value = values[i];
         bar.parentElement.title = `worker ${scene.workers[i].id + 1}: ` +
-          (off ? "silent" : `${measure.name} ${three(values[i])} ${measure.unit}`);
+          (off ? "silent" : `${measure.name} ${three(measure.shown(values[i]))} ${measure.unit}`);
       });
-      const said = values.map((value, i) => (silent.has(scene.workers[i].id) ? "silent" : three(value)));
+      const said = values.map((value, i) => (silent.has(scene.workers[i].id) ? "silent" : three(measure.shown(value))));
       chart.setAttribute("aria-label", `${measure.name} per worker under ${row.name}, ${measure.unit}: ${said.join(", ")}`);
     });
     scene.workers.forEach((w, i) => this.numbers[i].classList.toggle("off", silent.has(w.id)));

@@ -2,7 +2,7 @@
 
 import { Cards } from "./bars.js";
 import { CellMap } from "./map.js";
-import { digits, listed, three } from "./numbers.js";
+import { bits, dBm, digits, listed, megabits, three, useBandwidth } from "./numbers.js";
 import { freeNumber, fromHash, toHash } from "./scene.js";
 import { firstScene, Refused, SceneRequests, useToken } from "./service.js";
 import { Sliders } from "./sliders.js";
@@ -21,6 +21,7 @@ const byId = (id) => document.getElementById(id);
 class Page {
   constructor(start) {
     this.start = start;
+    useBandwidth(start.bandwidth_hz);
     this.restore();
     this.requests = new SceneRequests(
       () => this.scene,
@@ -184,9 +185,9 @@ class Page {
   readOut() {
     if (!this.answer) return;
     const row = this.answer.policies.find((p) => p.name === this.shown) ?? this.answer.policies[0];
-    const silent = row.silent.length ? `workers ${listed(row.silent.map((id) => id + 1))} silent` : "all on the air";
+    const silent = row.silent.length ? `workers ${listed(row.silent.map((id) => id + 1))} silent` : "all active";
     byId("live").textContent =
-      `${row.name}: objective ${digits(row.objective, 3)}, ${digits(row.distance, 4)} below the optimum, ${silent}; ` +
+      `${row.name}: objective ${digits(row.objective, 3)}, Lagrangian gap ${digits(row.lagrangian_gap, 4)}, ${silent}; ` +
       `the round takes ${three(row.round_s)} s and ${three(row.round_j)} J.`;
   }
 
@@ -204,8 +205,9 @@ class Page {
 /** Whose multipliers the figures come from. */
 function multipliersText(m) {
   const setting =
-    `${digits(m.pmax_dbw, 0)} dBW, interference × ${digits(m.interference, 1)}, rate ≥ ${digits(m.rate_min, 2)}, ` +
-    `efficiency ≥ ${digits(m.ee_min, 0)}, ${m.workers} workers`;
+    `${digits(dBm(m.pmax_dbw), 0)} dBm, interference × ${digits(m.interference, 1)}, ` +
+    `rate ≥ ${digits(bits(m.rate_min), 2)} bit/s/Hz, efficiency ≥ ${digits(megabits(m.ee_min), 1)} Mbit/J, ` +
+    `${m.workers} workers`;
   if (!m.own) {
     const next = m.failure ?? "finding those of this setting …";
     return `Multipliers of the nearest known setting (${setting}); ${next}`;

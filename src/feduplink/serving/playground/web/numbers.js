@@ -17,3 +17,15 @@ export function listed(items) {
   if (items.length < 2) return items.join("");
   return `${items.slice(0, -1).join(", ")} and ${items.at(-1)}`;
 }
+
+/** Mbit/J per nat/s/Hz/W: the bandwidth over ln 2, in millions. */
+let perJoule = 180e3 / Math.LN2 / 1e6;
+
+export function useBandwidth(hertz) {
+  perJoule = hertz / Math.LN2 / 1e6;
+}
+
+/** The service computes in dBW, nats/s/Hz and nats/s/Hz/W; people read dBm, bit/s/Hz and Mbit/J. */
+export const dBm = (dbw) => dbw + 30;
+export const bits = (nats) => nats / Math.LN2;
+export const megabits = (nats) => nats * perJoule;

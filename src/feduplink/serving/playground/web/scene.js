@@ -10,6 +10,7 @@ const short = (value) => String(Math.round(value * 1000) / 1000);
 export function toHash(scene, shown) {
   const parts = Object.entries(SETTING).map(([field, name]) => `${name}=${short(scene[field])}`);
   const workers = scene.workers.map((w) => `${w.id}:${short(w.x_m)}:${short(w.y_m)}`).join(",");
+  parts.push(`kappa=${short(scene.kappa)}`);
   return `#${parts.join("&")}&seed=${scene.seed}&map=${encodeURIComponent(shown)}&workers=${workers}`;
 }
 
@@ -26,6 +27,9 @@ export function fromHash(hash, start) {
     if (!(scene[field] >= least && scene[field] <= most)) return null;
   }
   if (!(Number.isInteger(scene.seed) && scene.seed >= 0 && scene.seed < 2 ** 32)) return null;
+  // Links of before have no price of energy.
+  scene.kappa = Number(given.get("kappa") ?? start.scene.kappa);
+  if (!(scene.kappa >= start.limits.kappa.least && scene.kappa <= start.limits.kappa.most)) return null;
   const half = start.limits.half_side_m;
   const taken = new Set();
   for (const text of (given.get("workers") ?? "").split(",")) {

@@ -1,12 +1,13 @@
 // The sliders of the setting: native ones, so that keys, touch and screen readers work.
 
-import { digits } from "./numbers.js";
+import { bits, dBm, digits, megabits } from "./numbers.js";
 
 const SLIDERS = [
-  { field: "pmax_dbw", name: "Largest power", step: 1, text: (v) => `${digits(v, 0)} dBW` },
+  { field: "pmax_dbw", name: "Pmax", step: 1, text: (v) => `${digits(dBm(v), 0)} dBm` },
   { field: "interference", name: "Interference", step: 0.5, text: (v) => `× ${digits(v, 1)}` },
-  { field: "rate_min", name: "Rate at least", step: 0.05, text: (v) => digits(v, 2), unit: "nats/s/Hz" },
-  { field: "ee_min", name: "Efficiency at least", step: 1, text: (v) => digits(v, 0), unit: "nats/s/Hz/W" },
+  { field: "rate_min", name: "Rate at least", step: 0.05, text: (v) => `${digits(bits(v), 2)} bit/s/Hz` },
+  { field: "ee_min", name: "Efficiency at least", step: 1, text: (v) => `${digits(megabits(v), 1)} Mbit/J` },
+  { field: "kappa", name: "Price of energy κ", step: 1, text: (v) => `${digits(v, 0)} s/J` },
 ];
 
 export class Sliders {
@@ -19,7 +20,6 @@ export class Sliders {
       const label = document.createElement("label");
       label.htmlFor = slider.field;
       label.textContent = slider.name;
-      label.title = slider.unit ?? "";
       const output = document.createElement("output");
       output.htmlFor = slider.field;
       const row = document.createElement("div");
@@ -32,12 +32,12 @@ export class Sliders {
   }
 
   show(scene) {
-    for (const { field, input, output, text, unit } of this.parts) {
+    for (const { field, input, output, text } of this.parts) {
       const value = scene[field];
       // A link may have a value between two steps: the scene has it, the slider the nearest step.
       if (Number(input.value) !== value) input.value = value;
       output.textContent = text(value);
-      input.setAttribute("aria-valuetext", unit ? `${text(value)} ${unit}` : text(value));
+      input.setAttribute("aria-valuetext", text(value));
     }
   }
 }

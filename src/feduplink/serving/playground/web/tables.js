@@ -1,6 +1,7 @@
 // The two tables: the round under every policy, and one worker under every policy.
 
-import { decibel, digits, three } from "./numbers.js";
+import { bits, decibel, digits, megabits, three } from "./numbers.js";
+import { missing } from "./thresholds.js";
 
 function head({ name, colour }) {
   const cell = document.createElement("th");
@@ -26,25 +27,34 @@ function line(row, cells) {
   return made;
 }
 
-/** Objective, distance to the optimum, who is on the air, time and energy. */
+/** How many active workers are below a threshold, and which. */
+function belowThreshold(scene, row) {
+  const below = missing(scene, row);
+  const made = cell(String(below.length), `number${below.length ? " missed" : ""}`);
+  made.title = below.map(({ text }) => text).join("; ") || "every active worker is above its thresholds";
+  return made;
+}
+
+/** Objective, Lagrangian gap, workers below a threshold, active workers, time and energy. */
 export function showRound(table, scene, answer) {
   const count = scene.workers.length;
   const rows = answer.policies.map((row) =>
     line(row, [
       cell(digits(row.objective, 4)),
-      cell(digits(row.distance, 4)),
+      cell(digits(row.lagrangian_gap, 4)),
+      belowThreshold(scene, row),
       cell(`${count - row.silent.length}/${count}`),
       cell(three(row.round_s)),
       cell(three(row.round_j)),
     ]),
   );
   for (const row of [...answer.orthogonal, answer.schedule]) {
-    const cells = [cell("–"), cell("–"), cell(`${count}/${count}`), cell(three(row.round_s)), cell(three(row.round_j))];
+    const cells = [cell("–"), cell("–"), cell("–"), cell(`${count}/${count}`), cell(three(row.round_s)), cell(three(row.round_j))];
     rows.push(line(row, cells));
   }
   for (const row of answer.absent) {
     const why = cell(row.why, "words");
-    why.colSpan = 5;
+    why.colSpan = 6;
     rows.push(line(row, [why]));
   }
   table.tBodies[0].replaceChildren(...rows);
@@ -64,8 +74,8 @@ export function showWorker(table, scene, answer, index) {
       cell(three(1000 * power)),
       cell(digits(decibel(row.sinr[index]), 1)),
       cell(digits(row.success[index], 4)),
-      cell(digits(rate, 3), marked(rate, scene.rate_min)),
-      cell(digits(efficiency, 1), marked(efficiency, scene.ee_min)),
+      cell(digits(bits(rate), 2), marked(rate, scene.rate_min)),
+      cell(digits(megabits(efficiency), 1), marked(efficiency, scene.ee_min)),
       cell(three(row.airtime_s[index])),
       cell(three(row.energy_j[index])),
     ]);
