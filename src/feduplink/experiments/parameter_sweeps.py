@@ -498,7 +498,7 @@ def plot_sweep(sweep: SweepResult, caption: str = "") -> StyledFigure:
     """
     looks = looks_of(sweep.policies)
     shifts = _MARKS_SHARE * ((np.arange(len(looks)) + 0.5) / len(looks) - 0.5)
-    # Large values in as little room as small ones: 1e4.
+    # Short labels for large values: 1e4.
     values = [f"{value:.4g}".replace("e+0", "e") for value in sweep.values]
     with figure(10.5, 4.3, caption) as drawing:
         panels = drawing.subplots(1, len(_PANELS))

@@ -129,7 +129,7 @@ class PowerHistogram(Experiment[PowerHistogramResult]):
         ]
 
     def plot(self, result: PowerHistogramResult, caption: str = "") -> StyledFigure:
-        """Draw the cumulative distributions; the figure has an alternative text of its own."""
+        """Draw the cumulative distributions, with the alternative text of that figure."""
         powers = {
             name: torch.tensor(values).view(-1, result.workers)
             for name, values in result.powers.items()
