@@ -169,7 +169,7 @@ def test_the_worst_worker_is_nearest_to_its_limit_or_furthest_beyond():
         (POWER[:0], CSI[:0], r"^power: shape \(0, 2\); .*N >= 1"),
         (POWER * torch.nan, CSI, r"^power: .*NaN"),
         (-POWER, CSI, r"^power: .*negative"),
-        (POWER, CSI * torch.nan, r"^csi: holds NaN"),
+        (POWER, CSI * torch.nan, r"^csi: contains NaN"),
         (POWER, -CSI, r"^csi: contains a negative or zero gain"),
         (POWER, CSI[:, :1], r"^csi: shape \(2, 1, 2\) is not square"),
         (torch.ones(2, 3), torch.ones(2, 3, 3), r"^csi: 3 workers; accepted here: exactly 2"),

@@ -416,7 +416,7 @@ class Judgement:
         verdict_channels: number of channels from which ``constraints``, ``feasible``, ``shortfall``
             and its interval are estimated. Objective, weighted PER and participation are estimated
             from the test channels, which are the first of them.
-        test_shortfall: ``shortfall`` on the test channels; None if there are no further channels.
+        test_shortfall: ``shortfall`` on the test channels; None without further channels.
 
     >>> import feduplink as fu
     >>> scenario = fu.Scenario(workers=2)

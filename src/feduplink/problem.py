@@ -138,20 +138,27 @@ UTILITIES: dict[str, type[WeightedSum] | type[ProportionalFairness]] = {
 
 
 def measure_unit(measure: AnyMeasure, scenario: Scenario) -> DisplayUnit:
-    """The unit in which values of a measure are displayed.
+    """Unit in which values of a measure are displayed.
 
     Args:
-        measure: of the scenario's links.
-        scenario: has the bandwidth for Mbit/J.
+        measure: the measure.
+        scenario: its bandwidth, for Mbit/J.
+
+    Returns:
+        The unit, with its conversion factor.
     """
     return display_unit(measure.unit, scenario.bandwidth_hz)
 
 
 def objective_unit(scenario: Scenario) -> DisplayUnit:
-    """The unit in which the objective is displayed.
+    """Unit in which the objective is displayed.
 
-    A weighted sum has the unit of its measure. Proportional fairness is a sum of logarithms, whose
-    arguments are in the unit of the package.
+    Args:
+        scenario: objective, utility and bandwidth.
+
+    Returns:
+        The unit of the measure for a weighted sum. Proportional fairness, a sum of logarithms of
+        values in internal units, is dimensionless.
     """
     if not UTILITIES[scenario.utility].linear:
         return DisplayUnit("")

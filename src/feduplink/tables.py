@@ -176,6 +176,7 @@ class _FittedTable:
 
 
 def _longest_words(columns: Sequence[str]) -> list[int]:
+    """Length of the longest word of each header."""
     return [max(map(len, column.split() or [""])) for column in columns]
 
 

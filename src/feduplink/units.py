@@ -61,6 +61,9 @@ class DisplayUnit:
         Args:
             value: value in the internal unit.
             form: format of the number, by default three significant digits.
+
+        Returns:
+            The number with its unit.
         """
         return self.label(format(self.displayed(value), form))
 
@@ -120,7 +123,10 @@ def scaled_unit(unit: str, values: Iterable[float]) -> DisplayUnit:
 
     Args:
         unit: SI unit that takes prefixes, such as ``s`` or ``J``.
-        values: values that are displayed together; infinite and undefined ones are ignored.
+        values: values displayed together; infinite and undefined ones are ignored.
+
+    Returns:
+        The unit, with its conversion factor.
 
     >>> scaled_unit("J", [0.017, 0.44]).text(0.017)
     '17 mJ'

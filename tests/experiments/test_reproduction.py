@@ -22,7 +22,7 @@ from feduplink.workflows.options import options_of
 from .tiny import TINY
 
 OTHERS = ("pdm", "rand", "orth", "rand:unselected", "orth:unselected")
-SUBSTITUTION = "the 5,000 digits that come with the installation, not MNIST"
+SUBSTITUTION = "the 5,000 digits of the installation, not MNIST"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -102,7 +102,7 @@ def test_evaluate_judges_what_the_policy_allocates(default_scenario, default_csi
     ("csi", "sentence"),
     [
         (torch.ones(3, 4, 4), "csi: 4 workers; accepted here: exactly 8"),
-        (torch.full((3, 8, 8), torch.nan), "csi: holds NaN"),
+        (torch.full((3, 8, 8), torch.nan), "csi: contains NaN"),
         (torch.zeros(3, 8, 8), "csi: contains a negative or zero gain"),
         (torch.ones(8, 8), r"power: shape \(8,\)"),
     ],
@@ -309,7 +309,7 @@ def test_leading_dimensions_are_batch_dimensions(make, default_scenario, default
 @pytest.mark.parametrize(
     ("csi", "sentence"),
     [
-        (torch.full((8, 8), torch.nan), "csi: holds NaN"),
+        (torch.full((8, 8), torch.nan), "csi: contains NaN"),
         (-torch.ones(8, 8), "csi: contains a negative or zero gain"),
         (torch.zeros(8, 8), "csi: contains a negative or zero gain"),
         (torch.ones(8, 7), r"csi: shape \(8, 7\) is not square"),

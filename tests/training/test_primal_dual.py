@@ -482,7 +482,7 @@ def test_fresh_channels_are_refused_for_recorded_channels(data):
 @pytest.mark.parametrize(
     ("csi", "sentence"),
     [
-        (torch.full((20, 3, 3), torch.nan), "csi: holds NaN"),
+        (torch.full((20, 3, 3), torch.nan), "csi: contains NaN"),
         (torch.zeros(20, 3, 3), "csi: contains a negative or zero gain"),
         (torch.ones(20, 4, 4), "csi: 4 workers; accepted here: exactly 3"),
     ],

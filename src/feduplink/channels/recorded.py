@@ -474,7 +474,7 @@ def _as_tensor(values: NDArray[Any] | Tensor) -> Tensor:
 
 
 def _refuse_decibels(gains: Tensor) -> None:
-    """Raise :class:`InputError` if so many gains are negative that they are probably in dB."""
+    """Raise :class:`InputError` if the share of negative gains indicates values in dB."""
     negative = gains < 0
     share = float(negative.double().mean()) if gains.numel() else 0.0
     if share >= _MIN_NEGATIVE_SHARE and bool((gains.abs() < _MAX_ABS_DB).all()):

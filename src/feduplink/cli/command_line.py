@@ -84,8 +84,7 @@ def _run(words: Sequence[str]) -> None:
 
             from feduplink.storage.run_directory import command, reserved
 
-        # The matrices are small: a second thread is no faster on an idle machine, and slower on a
-        # busy one.
+        # For these small matrices a second thread does not help, and slows down a busy machine.
         torch.set_num_threads(1)
         with command(words), contextlib.ExitStack() as stack:
             _import_modules(call)

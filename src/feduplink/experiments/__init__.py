@@ -1,9 +1,9 @@
-"""The figures of the paper and further ones, each an experiment.
+"""Experiments: the figures of the paper and further figures.
 
 An experiment is a class with ``run(context)``, which computes a result; ``claims(result)``, which
-judges what the paper states; ``plot(result)``; and ``version``, the format number of its cached
-results. :func:`feduplink.experiments.reproduction.reproduce` runs experiments by name and saves
-them.
+judges the statements of the paper; ``plot(result)``; and ``version``, the format number of its
+cached results. :func:`feduplink.experiments.reproduction.reproduce` runs experiments by name and
+saves them.
 
 To add a figure, write a subclass of :class:`Experiment` in a module of this package and list it in
 :data:`EXPERIMENTS`.
@@ -35,17 +35,17 @@ __all__ = ["EXPERIMENTS", "Experiment", "ExperimentResult"]
 
 
 class ExperimentResult(BaseModel, ABC):
-    """Numbers behind a figure, kept as JSON and written as a CSV table."""
+    """Base class of results: the numbers of a figure, saved as JSON and as a CSV table."""
 
-    # Infinite and undefined values, as the error of a model that diverged, are kept.
+    # Infinite and undefined values, such as the error of a diverged model, are preserved.
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     @abstractmethod
     def rows(self) -> Iterable[Mapping[str, object]]:
-        """Rows of the CSV file, one or more, all with the same columns."""
+        """Rows of the CSV file, at least one, all with the same columns."""
 
     def to_csv(self) -> str:
-        """Return the rows as CSV: None is an empty cell, a float has six significant digits."""
+        """CSV text of the rows; None is an empty cell, floats have six significant digits."""
         rows = list(self.rows())
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -56,7 +56,7 @@ class ExperimentResult(BaseModel, ABC):
         return out.getvalue()
 
     def rounded(self) -> Self:
-        """Return the result with six significant digits, as its files have them."""
+        """Copy with floats of six significant digits, as in the CSV file."""
 
         def six_digits(text: str) -> float:
             return float(f"{float(text):.6g}")
@@ -70,16 +70,16 @@ ResultT = TypeVar("ResultT", bound=ExperimentResult)
 
 @dataclass(frozen=True)
 class Experiment(ABC, Generic[ResultT]):
-    """One figure: how its numbers are computed, judged, plotted and saved.
+    """Base class of experiments: computation, claims, plot and files of one figure.
 
     Attributes:
-        name: as the command line and the files have it.
-        title: heading of the figure.
+        name: name on the command line and of files.
+        title: title of the figure.
         caption: description of the figure.
         result_type: class of the result.
-        data: data set of the paper that the experiment needs, or None.
-        version: format number of cached results; increase it when a change of the code changes
-            the numbers.
+        data: data set of the paper that the experiment needs; None: none.
+        version: format number of cached results; increase it if a change of the code changes the
+            numbers.
     """
 
     name: ClassVar[str]
@@ -91,20 +91,37 @@ class Experiment(ABC, Generic[ResultT]):
 
     @abstractmethod
     def run(self, context: ExperimentContext) -> ResultT:
-        """Compute the result at the scale of the context."""
+        """Compute the result.
+
+        Args:
+            context: scale, seed and directories.
+
+        Returns:
+            The numbers of the figure.
+        """
 
     @abstractmethod
     def claims(self, result: ResultT) -> list[Claim]:
-        """Judge the statements of the paper, and our own, by the result."""
+        """Judge the statements of the paper and further statements.
+
+        Args:
+            result: numbers of the figure.
+
+        Returns:
+            The claims with measured values and verdicts.
+        """
 
     @abstractmethod
     def plot(self, result: ResultT, caption: str = "") -> StyledFigure:
         """Draw the figure; ``caption`` is its alternative text."""
 
     def save(self, result: ResultT, directory: Path, caption: str | None = None) -> None:
-        """Write the result and its figure into ``directory``.
+        """Write ``NAME.json``, ``NAME.csv``, ``NAME.png`` and ``NAME.svg``.
 
-        Files: ``NAME.json``, which :meth:`load` reads, ``NAME.csv``, ``NAME.png``, ``NAME.svg``.
+        Args:
+            result: numbers of the figure.
+            directory: directory for the files.
+            caption: alternative text of the figure; None: :attr:`caption`.
         """
         from feduplink.reporting.style import save_figure
 
@@ -114,13 +131,13 @@ class Experiment(ABC, Generic[ResultT]):
         write_text(directory / f"{self.name}.json", result.model_dump_json())
 
     def load(self, directory: Path) -> ResultT:
-        """Read the result that :meth:`save` wrote into ``directory``."""
+        """Load the result that :meth:`save` wrote to ``directory``."""
         text = (directory / f"{self.name}.json").read_bytes()
         return cast(ResultT, self.result_type.model_validate_json(text))
 
 
 class _LazyExperiments(UserDict[str, Any]):
-    """Experiments by name, from ``module:Class``; the module of each is imported on access."""
+    """Experiments by name, from ``module:Class``; modules are imported on access."""
 
     def __getitem__(self, name: str) -> Experiment[Any]:
         module, _, class_name = self.data[name].partition(":")
@@ -128,7 +145,7 @@ class _LazyExperiments(UserDict[str, Any]):
         return cast("Experiment[Any]", found())
 
 
-#: Experiments by name: the figures of the paper in its order, then ours.
+#: Experiments by name: figures of the paper in its order, then further figures.
 EXPERIMENTS: Mapping[str, Experiment[Any]] = _LazyExperiments(
     {
         "convergence": "convergence:Convergence",

@@ -19,7 +19,7 @@ from feduplink.scenario import Scenario
 from feduplink.storage.run_directory import Claim
 
 _ROUNDS = 50
-#: Size of a model in bits: airtimes, which are not used here, depend on it; arrivals do not.
+#: Size of an upload, bits; arrivals do not depend on it.
 _BITS = torch.tensor(1.0, dtype=torch.float64)
 _QUANTILES = {"least": 0, "lower_quartile": 0.25, "median": 0.5, "upper_quartile": 0.75, "most": 1}
 
@@ -34,7 +34,7 @@ class ArrivalsResult(ExperimentResult):
     arrivals: dict[str, list[list[int]]]
 
     def by_seed(self, statistic: str) -> dict[str, list[float]]:
-        """Return the ``mean`` or ``std`` over the rounds, by policy and seed."""
+        """The ``mean`` or ``std`` over the rounds, by policy and seed."""
         reduce = getattr(np, statistic)
         return {
             name: [float(reduce(counts)) for counts in seeds]
@@ -42,7 +42,7 @@ class ArrivalsResult(ExperimentResult):
         }
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row per policy and seed: quantiles, mean, deviation, and a histogram."""
+        """Rows per policy and seed: quantiles, mean, standard deviation and histogram."""
         means, deviations = self.by_seed("mean"), self.by_seed("std")
         most = max(count for seeds in self.arrivals.values() for row in seeds for count in row)
         for name, seeds in self.arrivals.items():
@@ -72,14 +72,14 @@ class Arrivals(Experiment[ArrivalsResult]):
     result_type = ArrivalsResult
 
     def run(self, context: ExperimentContext) -> ArrivalsResult:
-        """Simulate the uplink alone, with the policies and channels of every seed."""
+        """Simulate the uplink for the policies and channels of every seed."""
         (by_seed,) = context.map_seeds(_simulate, [()], "seeds")
         return ArrivalsResult(
             arrivals={name: [found[name] for found in by_seed] for name in by_seed[0]}
         )
 
     def claims(self, result: ArrivalsResult) -> list[Claim]:
-        """PDG has the largest mean and the smallest deviation."""
+        """Claims that PDG has the largest mean and the smallest standard deviation."""
         workers, arrived = Scenario().workers, result.by_seed("mean")
         lost = {name: [workers - mean for mean in seeds] for name, seeds in arrived.items()}
         deviation = result.by_seed("std")

@@ -1,4 +1,4 @@
-"""Claims: what the paper states, what was measured, and the verdict."""
+"""Claims: statements of the paper, measured values and verdicts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ from scipy import stats
 from feduplink.storage.run_directory import Claim, Verdict
 
 _CONFIDENCE = 0.95
-#: Errors below this count as equal.
+#: Lower limit of errors in a comparison; smaller errors count as equal.
 _MIN_ERROR = 1e-9
 
 
 def judge_claim(claim: str, checks: Iterable[bool | None], measured: str) -> Claim:
-    """Return the claim with its verdict: it holds if all checks do, and in part if some do.
+    """Derive the verdict of a claim from its checks.
 
-    A check that is None is undecided; a claim is undecided if all its checks are.
+    A claim holds if all checks are True, holds in part if some are, is undecided if all are None,
+    and otherwise does not hold.
+
+    Args:
+        claim: the statement.
+        checks: outcomes of the checks; None: undecided.
+        measured: measured values, in words.
+
+    Returns:
+        The claim with its verdict.
 
     >>> judge_claim("a wins everywhere", [True, False, None], "a 1, 2, 4; b 0, 3, 4").verdict
     'holds in part'
@@ -34,7 +43,14 @@ def judge_claim(claim: str, checks: Iterable[bool | None], measured: str) -> Cla
 
 
 def leave_undecided(claim: Claim, data: str) -> Claim:
-    """Return the claim as undecided, because it was measured on other data than the paper's.
+    """Change a verdict to undecided, because the data are not those of the paper.
+
+    Args:
+        claim: the claim.
+        data: description of the data used.
+
+    Returns:
+        The undecided claim.
 
     >>> leave_undecided(judge_claim("a wins", [True], "a 1, b 0"), "digits").measured
     'on digits: a 1, b 0'
@@ -44,10 +60,14 @@ def leave_undecided(claim: Claim, data: str) -> Claim:
 
 
 def is_lower(ours: Sequence[float], others: Sequence[float]) -> bool | None:
-    """Whether errors are lower than others, paired by run.
+    """Whether errors are significantly lower than others, paired by run.
 
-    The test is on the mean log-ratio of the pairs, so that one run that diverges does not outweigh
-    all others. An infinite or undefined value counts as twice the largest finite one.
+    The test uses the mean log-ratio of the pairs, so that one diverged run does not dominate. An
+    infinite or undefined value counts as twice the largest finite value.
+
+    Args:
+        ours: errors by run.
+        others: errors of the same runs.
 
     Returns:
         True or False if the 95 % confidence interval of the mean log-ratio (Student's t) excludes

@@ -1,4 +1,4 @@
-"""The compared policies and schedules: made once per scenario and seed, evaluated and cached."""
+"""Compared policies and schedules: construction, evaluation and cache, by scenario and seed."""
 
 from __future__ import annotations
 
@@ -43,37 +43,37 @@ from feduplink.storage.files import write_text
 from feduplink.training import Epoch
 from feduplink.workflows import TrainingRun, evaluate, train
 
-#: Version of cached policies and of everything that is computed from them.
+#: Version of cached policies and of all results computed from them.
 POLICIES_VERSION = 1
 #: Version of cached evaluations.
 SETTINGS_VERSION = 1
 
 
 def names(*kinds: Any) -> tuple[str, ...]:
-    """Return the names of classes of policies."""
+    """Names of policy classes."""
     return tuple(kind.name for kind in kinds)
 
 
-#: The policies of the paper that are trained.
+#: Trained policies of the paper.
 LEARNED = names(PerceptronPolicy, GraphPolicy)
-#: The baselines of the paper, with and without its selection of workers.
+#: Baselines of the paper, with and without selection of workers.
 SELECTED = names(RandomPower, Orthogonal)
 UNSELECTED = names(UnselectedRandomPower, UnselectedOrthogonal)
 BASELINES = names(RandomPower, UnselectedRandomPower, Orthogonal, UnselectedOrthogonal)
-#: The two readings of the baselines by their description in claims.
+#: Readings of the baselines, by their description in claims.
 READINGS = {
     "with selection, as in the text": SELECTED,
     "without selection, as in the code": UNSELECTED,
 }
-#: The policies of the paper, then the others, in the order of all figures.
+#: All compared policies, in the order of the figures.
 COMPARED = (*BASELINES, *LEARNED, *names(OpenLoop, DualPolicy, UnrolledPolicy))
 
-#: Price of energy of the compared schedules, in s/J: the airtime is that of ``pdx``, the energy
-#: 40 % lower.
+#: Price of energy κ of the compared schedules, s/J.
 _KAPPA = 10.0
 
 
 def _schedule_name(scheme: str, delivery: float | None = None) -> str:
+    """Name of a schedule with its price of energy and delivery rate."""
     share = "" if delivery is None else f",d={delivery:g}"
     return f"{scheme}:kappa={_KAPPA:g}{share}"
 
@@ -81,8 +81,8 @@ def _schedule_name(scheme: str, delivery: float | None = None) -> str:
 SCHEDULE = _schedule_name(ComputedSchedule.name)
 SCHEDULE_HALF, SCHEDULE_FIFTH = (_schedule_name(ComputedSchedule.name, d) for d in (0.5, 0.2))
 
-#: Class and options of the compared schedules by name: the shortest round; every worker in every
-#: round, in half and in a fifth of the rounds; one power per worker and round; the phase network.
+#: Class and options of the compared schedules by name: minimum time; delivery rates of 1, 1/2 and
+#: 1/5; one power per worker and round; the phase network.
 SCHEDULES: dict[str, tuple[type[Policy], dict[str, Any]]] = {
     ComputedSchedule.name: (ComputedSchedule, {}),
     SCHEDULE: (ComputedSchedule, {"kappa": _KAPPA}),
@@ -91,14 +91,24 @@ SCHEDULES: dict[str, tuple[type[Policy], dict[str, Any]]] = {
     _schedule_name(FixedPower.name): (FixedPower, {"kappa": _KAPPA}),
     _schedule_name(LearnedSchedule.name): (LearnedSchedule, {"kappa": _KAPPA}),
 }
-#: Largest number of training channels that rewards for delivery are learned on.
+#: Maximum number of training channels for the calibration of rewards for delivery.
 _MAX_REWARD_CHANNELS = 512
 
 
 def make_schedule(
     context: ExperimentContext, name: str, scenario: Scenario, bits: Tensor
 ) -> Policy:
-    """Return a compared schedule; it learns its rewards for delivery on training channels."""
+    """Make a compared schedule, with rewards for delivery calibrated on training channels.
+
+    Args:
+        context: scale of the experiment.
+        name: name in :data:`SCHEDULES`.
+        scenario: the cell and its radio.
+        bits: size Z of one upload, () or (L,), bits.
+
+    Returns:
+        The policy.
+    """
     kind, options = SCHEDULES[name]
     given: dict[str, Any] = dict(options)
     if "delivery" in options:
@@ -108,21 +118,29 @@ def make_schedule(
 
 
 class _History(RootModel[list[Epoch]]):
-    # The mean rate of a worker that never transmits is NaN.
+    """JSON of a training history; the mean rate of a worker that never transmits is NaN."""
+
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
 
 def make_compared(context: ExperimentContext, scenario: Scenario, seed: int) -> dict[str, Policy]:
-    """Return all compared policies, tuned or trained on channels of ``seed``."""
+    """All compared policies by name, tuned or trained on channels of ``seed``."""
     return {name: make_cached_policy(context, name, scenario, seed) for name in COMPARED}
 
 
 def make_cached_policy(
     context: ExperimentContext, name: str, scenario: Scenario, seed: int
 ) -> Policy:
-    """Return the policy ``name``, tuned or trained on channels of ``seed``.
+    """Make a policy, or read it from the cache of trained networks and calibrated multipliers.
 
-    Trained networks and calibrated multipliers are cached.
+    Args:
+        context: scale and cache.
+        name: name of the policy.
+        scenario: scenario that it is tuned or trained for.
+        seed: seed of channels and training.
+
+    Returns:
+        The policy.
     """
     kind = POLICIES.find(name)
     if not issubclass(kind, NeuralPolicy | LagrangianPolicy):
@@ -142,13 +160,14 @@ def make_cached_policy(
 def training_history(
     context: ExperimentContext, name: str, scenario: Scenario, seed: int
 ) -> list[Epoch]:
-    """Return the epochs in which the cached ``pdm`` or ``pdg`` was trained."""
+    """Epochs of the training of the cached ``pdm`` or ``pdg``; arguments of the policy."""
     make_cached_policy(context, name, scenario, seed)
     file = _policy_path(context, name, scenario, seed, ".json")
     return _History.model_validate_json(file.read_bytes()).root
 
 
 def _train(context: ExperimentContext, name: str, scenario: Scenario, seed: int) -> Policy:
+    """Train a policy and cache its history."""
     scale = context.scale
     run: TrainingRun = train(
         scenario, name, channels_per_split=scale.channels, epochs=scale.epochs, seed=seed
@@ -161,6 +180,7 @@ def _train(context: ExperimentContext, name: str, scenario: Scenario, seed: int)
 def _calibrate(
     context: ExperimentContext, kind: type[Policy], scenario: Scenario, seed: int
 ) -> Policy:
+    """Calibrate the multipliers of ``dual`` or ``pdx``."""
     csi = draw_training_csi(scenario, context.scale.solved_channels, seed=seed)
     if issubclass(kind, DualPolicy):
         return DualPolicy.learned(scenario, csi)
@@ -174,24 +194,25 @@ def _policy_path(
     seed: int,
     suffix: str = ".safetensors",
 ) -> Path:
+    """Path of a cached policy, or of its history."""
     identity = (name, scenario.model_dump(mode="json"), seed)
     return context.cache_path("policies", (POLICIES_VERSION,), *identity).with_suffix(suffix)
 
 
 class PolicyOutcome(BaseModel):
-    """Measures of one policy at one setting, without those of single workers.
+    """Measures of one policy at one setting.
 
     Attributes:
         objective: objective on the test channels.
         weighted_per: weighted packet error rate of the transmitting workers; None if all are
             silent.
         participation: share of worker-rounds in which a worker transmits.
-        feasible: whether the constraints hold; None if the test is inconclusive. This and the next
-            two may be estimated on more channels than the others.
+        feasible: whether the constraints hold; None if inconclusive. It and the next two may be
+            estimated on more channels than the other measures.
         shortfall: largest relative shortfall of a constraint; negative if all hold.
         shortfall_error: half-width of its confidence interval; None if infinite.
-        repaired_objective: objective once workers are silenced in the fewest rounds that make the
-            constraints hold on the test channels, as they do for the optimum; None if not computed.
+        repaired_objective: objective after workers are silenced in the fewest rounds such that the
+            constraints hold on the test channels; None if not computed.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -211,7 +232,16 @@ class PolicyOutcome(BaseModel):
         repaired: Judgement | None = None,
         on_more_channels: Judgement | None = None,
     ) -> PolicyOutcome:
-        """Collect the measures; the last judgement, if given, decides on the constraints."""
+        """Collect the measures of a policy.
+
+        Args:
+            judgement: judgement on the test channels.
+            repaired: judgement of the repaired powers on the test channels.
+            on_more_channels: judgement that determines the verdict on the constraints.
+
+        Returns:
+            The measures.
+        """
         metrics = judgement.as_metrics()
         decisive = (on_more_channels or judgement).as_metrics()
         metrics |= {name: decisive[name] for name in ("feasible", "shortfall", "shortfall_error")}
@@ -227,7 +257,7 @@ class SettingOutcome(BaseModel):
 
 
 def evaluate_setting(context: ExperimentContext, scenario: Scenario, seed: int) -> SettingOutcome:
-    """Return the outcomes of all compared policies, made for the scenario; cached."""
+    """Outcomes of all compared policies and of the optimum at a scenario and seed; cached."""
 
     def make() -> SettingOutcome:
         return evaluate_policies(context, make_compared(context, scenario, seed), scenario, seed)
@@ -240,7 +270,7 @@ def evaluate_setting(context: ExperimentContext, scenario: Scenario, seed: int) 
 def evaluate_settings(
     context: ExperimentContext, scenarios: Sequence[Scenario]
 ) -> list[list[SettingOutcome]]:
-    """Return the outcomes of all seeds for every scenario."""
+    """Outcomes by scenario and seed."""
     return context.map_seeds(evaluate_setting, [(each,) for each in scenarios], "settings")
 
 
@@ -249,8 +279,17 @@ def evaluate_policies(
 ) -> SettingOutcome:
     """Evaluate policies on the test channels and find the optimum of these channels.
 
-    Constraints are tested on ``verdict_channels`` channels. The optimum is the best solution found:
-    no repaired policy exceeds it.
+    Constraints are tested on ``Scale.verdict_channels`` channels. The optimum is the best solution
+    found, including the repaired policies.
+
+    Args:
+        context: scale of the experiment.
+        policies: policies by name.
+        scenario: the cell, the radio and the problem.
+        seed: seed of channels and CSI noise.
+
+    Returns:
+        Outcomes of the policies and of the optimum.
     """
     csi = make_channels(scenario, context.scale.channels, seed=seed).test
     batch, problem = ChannelBatch.from_scenario(scenario, csi), Problem.from_scenario(scenario)

@@ -1,4 +1,4 @@
-"""Scale of the experiments, cache of what they compute, and processes they run in."""
+"""Scale of the experiments, cache of their results, and parallel execution."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ class Scale:
 
     Attributes:
         name: name of the scale in ``metrics.json``.
-        seeds: independent draws of channels and initial weights, where powers are compared.
-        channels: channels in each of the training, validation and test sets.
-        verdict_channels: channels on which the constraints of a policy are tested; more than the
-            test channels, on which the test is often inconclusive.
-        epochs: training epochs of ``pdm`` and ``pdg``.
-        solved_channels: channels on which the multipliers of ``dual`` and ``pdx`` are calibrated;
-            schedules learn their rewards for delivery on as many, at most 512.
-        proof_s: time limit for one certificate of optimality, in seconds.
-        runs: runs of an i.i.d. federated task.
-        noniid_runs: runs of a non-i.i.d. federated task.
-        text_runs: runs of the movie reviews.
-        rounds: rounds on images and air quality; None for the default of the task.
-        text_rounds: rounds on the movie reviews; None for the default of the task.
+        seeds: number of independent draws of channels and initial weights, for comparisons of
+            powers.
+        channels: number of channels in each split.
+        verdict_channels: number of channels for the test of the constraints; with the number of
+            test channels the test is often inconclusive.
+        epochs: number of training epochs of ``pdm`` and ``pdg``.
+        solved_channels: number of channels for the calibration of the multipliers of ``dual`` and
+            ``pdx``; schedules calibrate their rewards for delivery on the same number, at most 512.
+        proof_s: time limit of one certificate of optimality, s.
+        runs: number of runs of an i.i.d. federated task.
+        noniid_runs: number of runs of a non-i.i.d. federated task.
+        text_runs: number of runs on the movie reviews.
+        rounds: number of rounds on images and air quality; None: the default of the task.
+        text_rounds: number of rounds on the movie reviews; None: the default of the task.
         text_size: size of the movie reviews and of their model.
-        text_work: local work of one worker in one round on the movie reviews.
+        text_work: local work of a worker in a round on the movie reviews.
     """
 
     name: str
@@ -112,14 +113,14 @@ QUICK = Scale(
 
 @dataclass(frozen=True)
 class ExperimentContext:
-    """Scale, seed and directories that all experiments run with.
+    """Scale, seed and directories of experiments.
 
     Attributes:
-        directory: cache of policies, evaluated settings, federated histories and results.
+        directory: cache of policies, outcomes, federated histories and results.
         scale: sizes of the experiments.
-        seed: seed of everything; the n-th of several seeds is ``seed + n``.
+        seed: first seed; the n-th of several seeds is ``seed + n``.
         device: device of local training.
-        data: directory of the data sets; None for that of ``FEDUPLINK_DATA``.
+        data: directory of the data sets; None: that of ``FEDUPLINK_DATA``.
         processes: number of processes.
     """
 
@@ -132,12 +133,12 @@ class ExperimentContext:
 
     @property
     def seeds(self) -> range:
-        """The seeds of experiments that compare powers."""
+        """Seeds of experiments that compare powers."""
         return range(self.seed, self.seed + self.scale.seeds)
 
     @property
     def image_set(self) -> Literal["mnist", "digits"]:
-        """MNIST if its files are present, else the 5,000 digits of the installation."""
+        """``mnist`` if its files are present, else ``digits``, the installed 5,000 digits."""
         try:
             require("mnist", self.data)
         except InputError:
@@ -145,20 +146,26 @@ class ExperimentContext:
         return "mnist"
 
     def data_set(self, data: str | None) -> str | None:
-        """The data set that an experiment on the paper's set ``data`` runs on."""
+        """Data set used by an experiment on the paper's data set ``data``."""
         return self.image_set if data == "mnist" else data
 
     def substitution(self, data: str | None) -> str | None:
-        """Description of the data set that replaces the paper's; None if none is replaced."""
+        """Description of the data set that replaces ``data``; None if it is available."""
         if self.data_set(data) == data:
             return None
-        return "the 5,000 digits that come with the installation, not MNIST"
+        return "the 5,000 digits of the installation, not MNIST"
 
     def cache_path(self, kind: str, versions: tuple[int, ...], *identity: Any) -> Path:
-        """Path, without suffix, of something that ``identity`` and the scale determine.
+        """Path of a cached object, without suffix.
 
-        ``versions`` are the format numbers of the cached object and of what it is computed from.
-        Increase one when a change of the code changes the numbers; the path then changes.
+        Args:
+            kind: kind of object, the name of its directory.
+            versions: format numbers of the object and of its inputs; increase one if a change of
+                the code changes the numbers.
+            identity: JSON-compatible values that, with the scale, determine the object.
+
+        Returns:
+            The path, which differs for different arguments.
         """
         text = json.dumps([versions, *identity], sort_keys=True)
         checksum = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -172,7 +179,18 @@ class ExperimentContext:
         versions: tuple[int, ...],
         *identity: Any,
     ) -> _Model:
-        """Return ``make()``, computed once and kept as JSON; see :meth:`cache_path`."""
+        """Return a cached object, which is created by ``make`` if it does not exist.
+
+        Args:
+            model: class of the object, which is stored as JSON.
+            make: function that creates the object.
+            kind: as for :meth:`cache_path`.
+            versions: as for :meth:`cache_path`.
+            identity: as for :meth:`cache_path`.
+
+        Returns:
+            The object.
+        """
         file = self.cache_path(kind, versions, *identity).with_suffix(".json")
         if not file.exists():
             write_text(file, make().model_dump_json(indent=1))
@@ -184,14 +202,17 @@ class ExperimentContext:
         arguments: Sequence[tuple[Any, ...]],
         what: str,
     ) -> list[_T]:
-        """Return ``work(context, *arguments[i])`` for every i, in order, in several processes.
-
-        Args:
-            work: a function of a module, or a method of an object that can be pickled.
-            arguments: further arguments of every call.
-            what: the plural noun that progress bars show.
+        """Compute ``work(context, *arguments[i])`` for every i, in several processes.
 
         The first exception is raised without waiting for the remaining calls.
+
+        Args:
+            work: module-level function, or method of an object that can be pickled.
+            arguments: further arguments of every call.
+            what: plural noun for the progress bar.
+
+        Returns:
+            The results, in the order of the arguments.
         """
         if self.processes == 1 or len(arguments) == 1:
             return [work(self, *given) for given in track_each(what, arguments)]
@@ -203,9 +224,15 @@ class ExperimentContext:
     def map_seeds(
         self, work: Callable[..., _T], settings: Sequence[tuple[Any, ...]], what: str
     ) -> list[list[_T]]:
-        """Return ``work(context, *settings[i], seed)`` for every i and seed: a list per setting.
+        """Compute ``work(context, *settings[i], seed)`` for every i and seed.
 
-        Arguments are those of :meth:`map`.
+        Args:
+            work: as for :meth:`map`.
+            settings: further arguments of every call, without the seed.
+            what: plural noun for the progress bar.
+
+        Returns:
+            A list per setting, with a result per seed.
         """
         arguments = [(*setting, seed) for setting in settings for seed in self.seeds]
         found = self.map(work, arguments, what)
@@ -214,6 +241,6 @@ class ExperimentContext:
 
 
 def _start_process() -> None:
-    """Prepare a worker process: one thread, and no progress bars, which the parent shows."""
+    """Initialise a child process: one thread, and no progress bars (the parent has them)."""
     torch.set_num_threads(1)
     show_progress(False)

@@ -26,15 +26,14 @@ class ConvergenceResult(ExperimentResult):
 
     Attributes:
         histories: epochs by policy and seed.
-        others: outcomes of the policies that are not trained, and of the optimum, for the first
-            seed.
+        others: outcomes of the other policies and of the optimum, for the first seed.
     """
 
     histories: dict[str, list[list[Epoch]]]
     others: dict[str, PolicyOutcome]
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row per policy, run and epoch; every run has its own seed."""
+        """Rows per policy, run and epoch; every run has a different seed."""
         for name, seeds in self.histories.items():
             for run, history in enumerate(seeds):
                 for epoch in history:
@@ -74,7 +73,7 @@ class Convergence(Experiment[ConvergenceResult]):
         )
 
     def claims(self, result: ConvergenceResult) -> list[Claim]:
-        """PDG raises the objective and ends with both constraints met."""
+        """Claim that training raises the objective of PDG and satisfies both constraints."""
         bests = [best_epoch(history) for history in result.histories["pdg"]]
         starts = [history[0].objective for history in result.histories["pdg"]]
         return [

@@ -46,19 +46,19 @@ from feduplink.storage.run_directory import Claim
 #: Version of cached federated histories.
 FEDERATIONS_VERSION = 1
 
-#: What the paper compares, with both readings of its baselines.
+#: Policies compared in the paper, with both readings of its baselines.
 PAPER_POLICIES = (Ideal.name, *BASELINES, *LEARNED)
-#: What is compared here.
+#: Policies compared here.
 ALL_POLICIES = (*names(Ideal, TDMA, OFDMA, FullPower), *COMPARED)
-#: What is compared on the movie reviews, which take long on a GPU as well.
+#: Policies compared on the movie reviews, a selection because runs are long even on a GPU.
 REVIEWS_POLICIES = (*PAPER_POLICIES, UnrolledPolicy.name)
 REVIEWS_PUBLISHED_POLICIES = (Ideal.name, *UNSELECTED, *LEARNED)
 
-#: The two averages of the server: the one stated in the paper and the one of its code.
+#: Averages of the server: as stated in the paper, and as computed by its code.
 EXACT, PUBLISHED = "exact average", "published average"
-#: A model has learned once its error is this many times the final error of ``ideal``.
+#: Target error of a trained model, divided by the final error of ``ideal``.
 LEARNED_AT = 1.25
-#: A final error is reproduced if it is within this factor of the paper's.
+#: Factor within which a final error of the paper counts as reproduced.
 _REPRODUCED_WITHIN = 1.25
 #: Columns of a result with one value per round.
 _ROUND_COLUMNS = ("error", "arrivals", "transmitting", "airtime_s", "energy_j")
@@ -67,7 +67,8 @@ _CHECKPOINT_EVERY = 5
 
 
 class _History(RootModel[FederatedHistory]):
-    # The error of a model that diverged is infinite or NaN.
+    """JSON of a federated history; the error of a diverged model is infinite or NaN."""
+
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
 
@@ -81,15 +82,15 @@ class FederatedResult(ExperimentResult):
     comparisons: dict[str, FederatedHistory]
 
     def final_error(self, label: str, policy: str) -> float:
-        """Return the mean error of the last ten rounds over all runs."""
+        """Mean error of the last ten rounds over all runs."""
         return self.comparisons[label].final_error(policy)
 
     def format_final_errors(self, label: str, policies: Sequence[str]) -> str:
-        """Format the final errors."""
+        """Final errors of policies, in words."""
         return ", ".join(f"{name} {self.final_error(label, name):.3g}" for name in policies)
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row per comparison, policy, run and round."""
+        """Rows per comparison, policy, run and round."""
         for label, history in self.comparisons.items():
             for policy, runs in history.policies.items():
                 for number, run in enumerate(runs):
@@ -106,12 +107,12 @@ class FederatedResult(ExperimentResult):
 
 @dataclass(frozen=True)
 class Comparison:
-    """One federated comparison, run once and cached for all experiments that show it.
+    """A federated comparison, cached for all experiments that use it.
 
     Attributes:
-        data: data set of the paper, ``mnist``, ``airquality`` or ``imdb``.
+        data: data set of the paper: ``mnist``, ``airquality`` or ``imdb``.
         policies: names of policies and schedules.
-        partition: partition of the images among the workers.
+        partition: distribution of the images over the workers.
         aggregation: average of the server.
     """
 
@@ -121,7 +122,7 @@ class Comparison:
     aggregation: str = "exact"
 
     def run(self, context: ExperimentContext) -> FederatedHistory:
-        """Run the federations, from the last checkpoint if there is one, or read the history."""
+        """Read the cached history, or run the federations from the last checkpoint."""
         task = self._load_task(context)
         scale = context.scale
         if self.data == "imdb":
@@ -164,6 +165,7 @@ class Comparison:
         return history
 
     def _load_task(self, context: ExperimentContext) -> Task:
+        """Load the task of the comparison."""
         workers = Scenario().workers
         if self.data == "mnist":
             return load_images(context, self.partition)
@@ -174,13 +176,14 @@ class Comparison:
 
 
 def load_images(context: ExperimentContext, partition: Partition) -> Task:
-    """Return the task on the image set that is present."""
+    """Load the task on MNIST, or on the installed digits if MNIST is missing."""
     name = context.image_set
     directory = context.data if "directory" in task_options(name) else None
     return load_task(name, workers=Scenario().workers, partition=partition, directory=directory)
 
 
 def _make_policy(context: ExperimentContext, name: str, scenario: Scenario, task: Task) -> Policy:
+    """Make a policy or a schedule for uploads of the task's model."""
     if name in SCHEDULES:
         return make_schedule(context, name, scenario, scenario.model_bits(task.weights))
     return make_cached_policy(context, name, scenario, context.seed)
@@ -193,7 +196,7 @@ class PaperErrors:
     Attributes:
         rounds: number of rounds.
         ideal, rand, orth, pdg, pdm: final errors; those of ``rand`` and ``orth`` are without
-            selection of workers. None if the notebooks have none.
+            selection of workers. None if not in the notebooks.
     """
 
     rounds: int
@@ -205,7 +208,7 @@ class PaperErrors:
 
     @property
     def by_name(self) -> dict[str, float]:
-        """The final errors by name of policy or access scheme."""
+        """Final errors by policy."""
         names = ("ideal", "pdg", "pdm", *UNSELECTED)
         errors = (self.ideal, self.pdg, self.pdm, self.rand, self.orth)
         found = zip(names, errors, strict=True)
@@ -216,9 +219,9 @@ class FederatedTask(Experiment[FederatedResult]):
     """One i.i.d. task under both averages of the server.
 
     Attributes:
-        policies: what is compared under the exact average.
-        shown: what the figure shows of these.
-        published_policies: what is compared under the published one.
+        policies: policies under the exact average.
+        shown: policies shown in the figure.
+        published_policies: policies under the published average.
         paper: final errors of the paper.
     """
 
@@ -237,9 +240,9 @@ class FederatedTask(Experiment[FederatedResult]):
     paper: ClassVar[PaperErrors]
 
     def run(self, context: ExperimentContext) -> FederatedResult:
-        """Train all policies under the exact average, the paper's under the published one.
+        """Run all policies under the exact average, those of the paper under the published one.
 
-        Orthogonal access and full power are run too, for the figure of time and energy.
+        The runs include orthogonal access and full power, for the figure of time and energy.
         """
         exact = Comparison(self.data, self.policies).run(context)
         published = Comparison(self.data, self.published_policies, aggregation="published")
@@ -249,7 +252,7 @@ class FederatedTask(Experiment[FederatedResult]):
         )
 
     def claims(self, result: FederatedResult) -> list[Claim]:
-        """The paper's order under each average, and its values under the published one."""
+        """Claims on the order of policies under each average, and on the paper's final errors."""
         return [
             *(claim for label in (EXACT, PUBLISHED) for claim in pdg_claims(result, label)),
             *paper_error_claims(result, PUBLISHED, self.data, self.paper),
@@ -293,10 +296,18 @@ class MovieReviews(FederatedTask):
 
 
 def pdg_claims(result: FederatedResult, label: str) -> list[Claim]:
-    """Judge whether PDG beats the other policies of the paper, in each reading of Rand and Orth.
+    """Claims that PDG is better than the other policies, in each reading of Rand and Orth.
 
-    By the final error, by the rounds until the model has learned (:data:`LEARNED_AT`), and by the
-    change of the error between rounds in the second half; each paired by run.
+    The criteria are the final error, the number of rounds to the target error (:data:`LEARNED_AT`)
+    and the standard deviation of the error's change between rounds in the second half, paired by
+    run.
+
+    Args:
+        result: federated histories.
+        label: label of the comparison.
+
+    Returns:
+        The claims with verdicts.
     """
     history = result.comparisons[label]
     target = LEARNED_AT * history.final_error("ideal")
@@ -340,10 +351,17 @@ def _error_fluctuation(run: RunHistory) -> float:
 def paper_error_claims(
     result: FederatedResult, label: str, data: str, paper: PaperErrors, suffix: str = ""
 ) -> list[Claim]:
-    """Judge whether the published average reproduces the final errors of the paper.
+    """Claim that the published average reproduces the final errors of the paper.
 
-    Returns no claim for other data than the paper's set ``data``, or for fewer rounds. ``suffix``
-    describes the data in the claim.
+    Args:
+        result: federated histories.
+        label: label of the comparison.
+        data: data set of the paper.
+        paper: final errors of the paper.
+        suffix: description of the data in the claim.
+
+    Returns:
+        One claim; none for other data or another number of rounds.
     """
     history = result.comparisons[label]
     if (history.task, history.rounds) != (data, paper.rounds):
@@ -363,7 +381,7 @@ def paper_error_claims(
 
 
 class AggregationRules(FederatedTask):
-    """The average stated in the paper against the one that its code computes."""
+    """Comparison of the average stated in the paper with the one computed by its code."""
 
     name = "aggregation"
     title = "The server's average"

@@ -1,4 +1,4 @@
-"""Federated learning of digits whose quality or labels differ between workers."""
+"""Federated learning of digits with non-i.i.d. data: pixel noise or skewed labels."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class NoniidDataResult(ExperimentResult):
     labels: list[list[int]]
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row per worker."""
+        """Rows per worker."""
         for worker, counts in enumerate(self.labels):
             yield {
                 "worker": worker + 1,
@@ -162,7 +162,7 @@ class NoniidErrors(Experiment[FederatedResult]):
         return FederatedResult(comparisons=found)
 
     def claims(self, result: FederatedResult) -> list[Claim]:
-        """PDG best under both partitions, and the paper's values."""
+        """Claims that PDG is best under both partitions, and on the paper's final errors."""
         found = []
         for partition, paper in self.paper.items():
             for average in (EXACT, PUBLISHED):

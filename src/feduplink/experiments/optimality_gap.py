@@ -1,4 +1,4 @@
-"""Distance of every policy to the certified optimum, at eight settings."""
+"""Optimality gap of every policy, at eight settings."""
 
 from __future__ import annotations
 
@@ -52,9 +52,14 @@ class OptimalityGapResult(ExperimentResult):
     upper_bound: list[float]
 
     def distances(self, policy: str, index: int) -> list[float] | None:
-        """Return the optimum minus the objective of the repaired policy, seed by seed.
+        """Optimality gap of the repaired policy: optimum minus objective, non-negative.
 
-        The distances are never negative. None for a policy that is infeasible at this setting.
+        Args:
+            policy: name of the policy.
+            index: index of the setting.
+
+        Returns:
+            Gaps by seed; None for a policy that is infeasible at this setting.
         """
         if self.sweep.feasible(policy, index) is False:
             return None
@@ -63,7 +68,7 @@ class OptimalityGapResult(ExperimentResult):
         return [one - other for one, other in zip(best, reached, strict=True)]
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row per setting, policy and run; the certificate stands in the rows of run 0."""
+        """Rows per setting, policy and run; the rows of run 0 contain the certificate."""
         for index, scenario in enumerate(self.scenarios):
             for name, by_setting in self.sweep.policies.items():
                 for run, outcome in enumerate(by_setting[index]):
@@ -78,6 +83,8 @@ class OptimalityGapResult(ExperimentResult):
 
 
 class _Certificate(BaseModel):
+    """Objective and certified upper bound of an optimum."""
+
     objective: float
     upper_bound: float
 
@@ -121,7 +128,7 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
         return OptimalityGapResult(
             scenarios=list(self.scenarios),
             sweep=SweepResult.from_settings("setting", positions, settings),
-            # Either of the two searches may find the better solution, and so may a policy.
+            # The best of both searches and of the repaired policies.
             optimum=[
                 max(certificate.objective, row[0].policies[OPTIMUM].objective)
                 for certificate, row in zip(certificates, settings, strict=True)
@@ -130,6 +137,7 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
         )
 
     def _certify(self, context: ExperimentContext, name: str) -> _Certificate:
+        """Certify the optimum of the first seed at a setting; cached."""
         scenario = Scenario.load(name)
 
         def make() -> _Certificate:
@@ -142,7 +150,7 @@ class OptimalityGap(Experiment[OptimalityGapResult]):
         return context.cached(_Certificate, make, "certificates", versions, *identity)
 
     def claims(self, result: OptimalityGapResult) -> list[Claim]:
-        """The paper's zero duality gap and near-optimality, and our own claim."""
+        """Claims on the duality gap and on the optimality gaps of pdg, dual and pdx."""
         gaps = [top - found for top, found in zip(result.upper_bound, result.optimum, strict=True)]
 
         def means(name: str) -> list[float | None]:

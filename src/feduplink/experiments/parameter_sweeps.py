@@ -1,4 +1,4 @@
-"""Policies against one parameter: interference, maximum power, network size, CSI noise."""
+"""Sweeps of one parameter: interference, maximum power, network size and CSI noise."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ from feduplink.workflows import evaluate
 Quantity = Literal["objective", "weighted_per", "participation", "shortfall", "repaired_objective"]
 Loss = Literal["objective", "weighted_per"]
 
-#: Objectives that differ by less than this count as equal.
+#: Difference of objectives below which they count as equal.
 _EQUAL_OBJECTIVE = 0.02
 
 
 class SweepResult(ExperimentResult):
     """Outcomes by policy, value of the parameter and seed.
 
-    The list of outcomes is empty where a policy does not exist: ``pdm`` takes one number of
-    workers.
+    The list of outcomes is empty where a policy is not available, such as ``pdm`` for other numbers
+    of workers.
 
     Attributes:
         parameter: name of the parameter.
-        values: its values.
+        values: values of the parameter.
         policies: outcomes, ``policies[name][value][seed]``.
     """
 
@@ -89,23 +89,28 @@ class SweepResult(ExperimentResult):
         )
 
     def seeds(self, policy: str, index: int, quantity: Quantity) -> list[float]:
-        """Return the quantity of all seeds at ``values[index]``; NaN where it is undefined."""
+        """Quantity by seed at ``values[index]``; NaN where it is undefined."""
         values = [getattr(outcome, quantity) for outcome in self.policies[policy][index]]
         return [np.nan if value is None else float(value) for value in values]
 
     def mean(self, policy: str, index: int, quantity: Quantity) -> float:
-        """Return the mean over the seeds; NaN without any."""
+        """Mean over the seeds at ``values[index]``; NaN without outcomes."""
         values = self.seeds(policy, index, quantity)
         return float(np.mean(values)) if values else np.nan
 
     def means(self, policy: str, quantity: Quantity) -> list[float]:
-        """Return the mean over the seeds at every value."""
+        """Mean over the seeds at every value."""
         return [self.mean(policy, index, quantity) for index in range(len(self.values))]
 
     def feasible(self, policy: str, index: int) -> bool | None:
-        """Whether the constraints hold with all seeds; None if inconclusive.
+        """Verdict at ``values[index]``.
 
-        False if the policy is infeasible with one seed or more.
+        Args:
+            policy: name of the policy.
+            index: index of the value.
+
+        Returns:
+            True if feasible for all seeds, False if infeasible for any, None if inconclusive.
         """
         verdicts = [outcome.feasible for outcome in self.policies[policy][index]]
         if False in verdicts:
@@ -113,16 +118,23 @@ class SweepResult(ExperimentResult):
         return None if None in verdicts else True
 
     def losses(self, policy: str, index: int, quantity: Loss) -> list[float]:
-        """Return the weighted PER, or 1 − objective, of all seeds at ``values[index]``."""
+        """Weighted PER, or 1 − objective, by seed at ``values[index]``."""
         values = self.seeds(policy, index, quantity)
         return [1 - value for value in values] if quantity == "objective" else values
 
     def is_better(self, one: str, other: str, quantity: Loss) -> list[bool | None]:
-        """Whether policy ``one`` loses less than ``other`` at every value where both exist.
+        """Compare two policies at every value where both are available.
 
-        The comparison is paired by seed, because both policies have the same channels. None where
-        the difference is not significant (:func:`~feduplink.experiments.claims.is_lower`) or the
-        quantity of a silent policy is undefined.
+        The comparison is paired by seed, because both policies have the same channels.
+
+        Args:
+            one: name of the first policy.
+            other: name of the second policy.
+            quantity: quantity to compare.
+
+        Returns:
+            By value, whether ``one`` has the lower loss; None if the difference is not significant
+            (:func:`~feduplink.experiments.claims.is_lower`) or undefined.
         """
         both = [
             index
@@ -136,7 +148,7 @@ class SweepResult(ExperimentResult):
         ]
 
     def format_means(self, policies: Sequence[str], quantity: Quantity) -> str:
-        """Format means and standard errors over the seeds; packet error rates in percent."""
+        """Means and standard errors over the seeds, in words; packet error rates in percent."""
         return "; ".join(
             f"{name} "
             + ", ".join(
@@ -147,7 +159,7 @@ class SweepResult(ExperimentResult):
         )
 
     def format_verdicts(self, policy: str) -> str:
-        """Count the values and seeds at which the constraints hold."""
+        """Numbers of verdicts over values and seeds, in words."""
         found = [outcome.feasible for seeds in self.policies[policy] for outcome in seeds]
         return (
             f"{policy} feasible {found.count(True)}, inconclusive {found.count(None)}, infeasible "
@@ -155,7 +167,7 @@ class SweepResult(ExperimentResult):
         )
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row per policy, value and run; every run has its own seed."""
+        """Rows per policy, value and run; every run has a different seed."""
         for name, by_value in self.policies.items():
             for value, seeds in zip(self.values, by_value, strict=True):
                 for run, outcome in enumerate(seeds):
@@ -224,7 +236,7 @@ class Interference(ScenarioSweep):
     )
 
     def claims(self, result: SweepResult) -> list[Claim]:
-        """PDG better than PDM, and both better than Rand and Orth, at every factor."""
+        """Claims that PDG is better than PDM, and both better than Rand and Orth."""
         return power_claims(result, "at every interference factor")
 
 
@@ -249,7 +261,7 @@ class MaximumPower(ScenarioSweep):
     )
 
     def claims(self, result: SweepResult) -> list[Claim]:
-        """PDG best at every power; PDM and PDG equal at the smallest."""
+        """Claims that PDG is best at every power, and that PDM equals PDG at the smallest."""
         smallest = {name: result.mean(name, 0, "objective") for name in (*LEARNED, OPTIMUM)}
         silenced = 1 - result.mean(OPTIMUM, 0, "participation")
         return [
@@ -268,7 +280,15 @@ class MaximumPower(ScenarioSweep):
 
 
 def power_claims(result: SweepResult, everywhere: str) -> list[Claim]:
-    """Judge the claims on transmit powers by the weighted PER and by the objective."""
+    """Claims on transmit powers, judged by the weighted PER and by the objective.
+
+    Args:
+        result: outcomes.
+        everywhere: description of the values, such as ``at every Pmax``.
+
+    Returns:
+        The claims with verdicts.
+    """
     better: dict[Loss, str] = {
         "weighted_per": "a lower weighted PER",
         "objective": "a higher objective",
@@ -312,7 +332,7 @@ class NetworkSize(ParameterSweep):
     title = "Network size"
     caption = (
         "Cells of 6 to 32 workers. pdm and pdg are trained with 8 workers; pdm takes no other "
-        "number. There are no thresholds for other sizes, so there are no constraints, and rand "
+        "number. Thresholds for other sizes are unknown: the problem is unconstrained, and rand "
         "and orth silence no worker in either reading. Bars: from the worst to the best seed."
     )
     #: Number of workers that policies are trained with.
@@ -347,12 +367,12 @@ class NetworkSize(ParameterSweep):
         return context.cached(SettingOutcome, make, "sizes", versions, *identity)
 
     def claims(self, result: SweepResult) -> list[Claim]:
-        """PDG better than Rand and Orth at every size, and with a smaller loss of objective."""
+        """Claims that PDG is better than Rand and Orth, and that its objective decreases less."""
         shown = (*SELECTED, "pdg", "openloop", "pdx", OPTIMUM)
         trained, last = result.values.index(self.trained_workers), len(result.values) - 1
 
         def lost(name: str) -> list[float]:
-            """Objective lost from 8 workers to the largest size, seed by seed."""
+            """Decrease of the objective from 8 workers to the largest size, by seed."""
             start, end = (result.losses(name, index, "objective") for index in (trained, last))
             return [after - before for before, after in zip(start, end, strict=True)]
 
@@ -378,7 +398,7 @@ class NetworkSize(ParameterSweep):
 
 @dataclass(frozen=True)
 class CsiNoise(ParameterSweep):
-    """Policies whose input is a noisy estimate of the channels."""
+    """Policies with noisy channel estimates as input."""
 
     name = "csi-noise"
     title = "Noisy channel estimates"
@@ -404,7 +424,7 @@ class CsiNoise(ParameterSweep):
         csi = make_channels(clean, context.scale.channels, seed=seed).test
         settings = []
         for variance in self.variances:
-            # Made anew, so that the random numbers of rand are the same at every variance.
+            # New policies, so that rand draws the same random numbers at every variance.
             policies = make_compared(context, clean, seed)
             scenario = clean.replace(csi_noise=variance)
             shown: dict[str, Policy] = {
@@ -420,7 +440,7 @@ class CsiNoise(ParameterSweep):
         return settings
 
     def claims(self, result: SweepResult) -> list[Claim]:
-        """PDG better than PDM at every variance; Rand and Orth insensitive to the noise."""
+        """Claims that PDG is better than PDM, and that Rand and Orth are insensitive to noise."""
         last = len(result.values) - 1
         return [
             judge_claim(
@@ -444,13 +464,14 @@ class CsiNoise(ParameterSweep):
 
 
 def with_csi_noise(policy: Policy, variance: float) -> UnrolledPolicy:
-    """Return ``pdx`` with the noise variance, in 1/W², among its inputs."""
+    """Policy ``pdx`` with the noise variance, 1/W², as an input."""
     assert isinstance(policy, UnrolledPolicy)
     scenario = policy.scenario.replace(csi_noise=variance)
     return UnrolledPolicy(scenario, policy.network, policy.point)
 
 
 def _insensitivity_claim(result: SweepResult, reading: str, names: tuple[str, ...]) -> Claim:
+    """Claim that the objectives of policies do not change with the noise."""
     means = {name: result.means(name, "objective") for name in names}
     ranges = {name: max(values) - min(values) for name, values in means.items()}
     return judge_claim(
@@ -477,7 +498,7 @@ def plot_sweep(sweep: SweepResult, caption: str = "") -> StyledFigure:
     """
     looks = looks_of(sweep.policies)
     shifts = _MARKS_SHARE * ((np.arange(len(looks)) + 0.5) / len(looks) - 0.5)
-    # Large values in as little room as small ones: 1e4.
+    # Short labels for large values: 1e4.
     values = [f"{value:.4g}".replace("e+0", "e") for value in sweep.values]
     with figure(10.5, 4.3, caption) as drawing:
         panels = drawing.subplots(1, len(_PANELS))

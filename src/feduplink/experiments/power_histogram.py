@@ -81,7 +81,7 @@ class PowerHistogramResult(ExperimentResult):
         return cls(workers=workers, powers=powers, distributions=distributions)
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row per policy: the distribution of its powers."""
+        """Rows per policy: the distribution of its powers."""
         for name, distribution in self.distributions.items():
             yield {"policy": name, **distribution.model_dump()}
 
@@ -109,7 +109,7 @@ class PowerHistogram(Experiment[PowerHistogramResult]):
         return PowerHistogramResult.from_powers(scenario.workers, powers)
 
     def claims(self, result: PowerHistogramResult) -> list[Claim]:
-        """PDM transmits at full power or not at all, PDG around 5 mW."""
+        """Claims that PDM transmits at full power or is silent, and PDG at around 5 mW."""
         pdm, pdg = result.distributions["pdm"], result.distributions["pdg"]
         return [
             judge_claim(
@@ -129,7 +129,7 @@ class PowerHistogram(Experiment[PowerHistogramResult]):
         ]
 
     def plot(self, result: PowerHistogramResult, caption: str = "") -> StyledFigure:
-        """Draw the cumulative distributions; the figure has an alternative text of its own."""
+        """Draw the cumulative distributions, with the alternative text of that figure."""
         powers = {
             name: torch.tensor(values).view(-1, result.workers)
             for name, values in result.powers.items()

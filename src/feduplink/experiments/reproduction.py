@@ -1,4 +1,4 @@
-"""Reproduction of the paper's figures: run or read from the cache, judged, plotted, saved."""
+"""Reproduction of the paper's figures: computation or cache, claims, plots and files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from feduplink.workflows.options import (
 if TYPE_CHECKING:
     from feduplink.experiments.context import ExperimentContext
 
-#: Name that stands for all figures.
+#: Name for all figures.
 ALL = "all"
 #: Directory of the cache, beside those of the figures.
 _CACHE = "kept"
@@ -47,11 +47,11 @@ class ReproducedFigure:
     """A figure with its numbers and verdicts.
 
     Attributes:
-        experiment: how it was computed.
-        context: scale, seed and data that it was computed with.
-        result: its numbers.
-        claims: what they say about the paper, and our own claims.
-        runs_s: time that its own runs took, in seconds, now or when they were cached.
+        experiment: experiment of the figure.
+        context: scale, seed and data.
+        result: numbers of the figure.
+        claims: claims of the paper and further claims, with verdicts.
+        runs_s: computation time, s, of this or of the cached run.
     """
 
     experiment: Experiment[Any]
@@ -62,18 +62,18 @@ class ReproducedFigure:
 
     @property
     def substitution(self) -> str | None:
-        """Description of the data set that replaces the paper's, if one does."""
+        """Description of the data set that replaces the paper's; None if none is replaced."""
         return self.context.substitution(self.experiment.data)
 
     @property
     def title(self) -> str:
-        """Heading; it says if other data replace the paper's."""
+        """Title, which names the paper's data set if it is replaced."""
         title = self.experiment.title
         return f"{title} (not {self.experiment.data})" if self.substitution else title
 
     @property
     def caption(self) -> str:
-        """Description; it says if other data replace the paper's."""
+        """Description, which names the data set that replaces the paper's."""
         caption = self.experiment.caption
         return f"Data: {self.substitution}. {caption}" if self.substitution else caption
 
@@ -101,9 +101,9 @@ class Reproduction:
     """Figures of one scale and seed.
 
     Attributes:
-        figures: by name.
-        skipped: reason by name of the figures whose data are missing.
-        context: scale and seed that they were computed with.
+        figures: figures by name.
+        skipped: reasons by name of the figures whose data are missing.
+        context: scale and seed.
     """
 
     figures: Mapping[str, ReproducedFigure]
@@ -115,7 +115,7 @@ class Reproduction:
         return _summary(self.context, {name: found.title for name, found in self.figures.items()})
 
     def table(self) -> TextTable:
-        """A row per claim: its figure, the claim, and the verdict."""
+        """Table with a row per claim: figure, claim and verdict."""
         first_look = self.context.scale.first_look
         return TextTable(
             "The paper's figures",
@@ -136,9 +136,15 @@ class Reproduction:
         return self.table().html()
 
     def save(self, directory: Path) -> Path:
-        """Write every figure into a directory of its own, and a page; return the page.
+        """Write every figure to a subdirectory, and a page.
 
-        Figures of the same scale and seed that ``directory`` already holds stay on the page.
+        The page includes figures of the same scale and seed that are already in ``directory``.
+
+        Args:
+            directory: directory for the files.
+
+        Returns:
+            Path of the page.
         """
         for name, found in self.figures.items():
             found.save(directory / name)
@@ -165,21 +171,24 @@ def reproduce(
     """Reproduce figures of the paper and judge its claims.
 
     With ``out``, every figure is saved as soon as it is finished, and intermediate results are
-    cached there: a second call reads them instead of computing them again, and an interrupted one
-    continues. Without ``out`` nothing is written.
+    cached: a later call reuses them, and an interrupted one continues. Figures whose data are
+    missing are skipped.
 
     Args:
         figures: names of experiments, or ``all``.
         quick: run at a small scale.
-        data: directory of the data sets.
-        processes: number of processes.
-        out: directory of the figures and of the cache.
-        seed: seed of the first of several runs.
+        data: directory of the data sets; None: that of ``FEDUPLINK_DATA``.
+        processes: number of processes; None: one per processor.
+        out: directory for the figures and the cache; None: nothing is written.
+        seed: first of several seeds.
         device: device of local training.
 
+    Returns:
+        The figures with their verdicts.
+
     Raises:
-        InputError: a figure is unknown, the device is not available, or the data of all figures
-            are missing. Where the data of some are missing, they are skipped.
+        InputError: if a figure is unknown, the device is not available, or the data of all figures
+            are missing.
     """
     from feduplink.experiments.context import FULL, QUICK, ExperimentContext
     from feduplink.validation import usable_device
@@ -205,10 +214,18 @@ def reproduce(
 def run_experiments(
     experiments: Sequence[Experiment[Any]], context: ExperimentContext, out: Path | None = None
 ) -> Reproduction:
-    """Run experiments at the scale of the context, and save them in ``out``.
+    """Run experiments.
+
+    Args:
+        experiments: experiments to run.
+        context: scale, seed and directories.
+        out: directory for the figures; None: nothing is written beside the cache.
+
+    Returns:
+        The figures with their verdicts.
 
     Raises:
-        InputError: the data of all experiments are missing.
+        InputError: if the data of all experiments are missing.
     """
     _warn_of_substitution(experiments, context)
     figures: dict[str, ReproducedFigure] = {}
@@ -233,7 +250,7 @@ def run_experiments(
 def _warn_of_substitution(
     experiments: Sequence[Experiment[Any]], context: ExperimentContext
 ) -> None:
-    """Name the figures that are not on the paper's data."""
+    """Warn of figures that do not use the data of the paper."""
     found = {one.name: context.substitution(one.data) for one in experiments}
     names = [name for name, substitution in found.items() if substitution]
     if names:
@@ -245,7 +262,7 @@ def _warn_of_substitution(
 
 
 class _TimedResult(BaseModel):
-    """A cached result and the time that it took, in seconds."""
+    """A cached result with its computation time, s."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
@@ -254,9 +271,9 @@ class _TimedResult(BaseModel):
 
 
 def _reproduce_figure(experiment: Experiment[Any], context: ExperimentContext) -> ReproducedFigure:
-    """Run the experiment, or read its result from the cache, and judge the claims.
+    """Run an experiment, or read its result from the cache, and judge the claims.
 
-    The result has six significant digits, so that its files give the same verdicts.
+    The result is rounded to six significant digits, so that its files give the same verdicts.
     """
     from feduplink.experiments.claims import leave_undecided
     from feduplink.experiments.compared import POLICIES_VERSION, SETTINGS_VERSION
@@ -282,6 +299,7 @@ def _reproduce_figure(experiment: Experiment[Any], context: ExperimentContext) -
 
 
 def _summary(context: ExperimentContext, titles: Mapping[str, str | None]) -> dict[str, Any]:
+    """Content of ``metrics.json`` for figures with these titles, by name."""
     return {
         "title": "The paper's figures",
         "caption": _FIRST_LOOK if context.scale.first_look else None,

@@ -45,15 +45,15 @@ from feduplink.storage.run_directory import Claim
 #: Labels of the comparisons on digits.
 ALIKE, NOISY, SKEWED = "alike", "noisy", "skewed labels"
 
-#: What the figure shows; the table has all policies.
+#: Policies shown in the figure; the table contains all.
 SHOWN = (
     *names(Ideal, TDMA, OFDMA, FullPower),
     *SELECTED,
     *names(GraphPolicy, OpenLoop, UnrolledPolicy),
     *(SCHEDULE, SCHEDULE_HALF, SCHEDULE_FIFTH),
 )
-#: What is compared on air quality and reviews. The channels, and so the relative cost of a round,
-#: are those of the digits.
+#: Policies compared on air quality and reviews, where the channels, and hence the relative costs of
+#: a round, are those of the digits.
 OTHER_DATA_POLICIES = (
     *names(Ideal, TDMA, RandomPower, Orthogonal, UnrolledPolicy),
     *(SCHEDULE, SCHEDULE_HALF, SCHEDULE_FIFTH),
@@ -74,12 +74,12 @@ _AXES = (
 
 
 class UploadCosts(Experiment[FederatedResult]):
-    """An experiment on the airtime and energy until a federated model has learned."""
+    """Base class of experiments on the airtime and energy up to a target error."""
 
     result_type = FederatedResult
 
     def claims(self, result: FederatedResult) -> list[Claim]:
-        """Costs and final errors of policies that silence workers, and of schedules."""
+        """Claims on costs and final errors of policies that silence workers, and of schedules."""
         return [
             claim
             for label, history in result.comparisons.items()
@@ -126,7 +126,7 @@ class DigitsCosts(UploadCosts):
         )
 
     def claims(self, result: FederatedResult) -> list[Claim]:
-        """Costs of one round, then costs until the model has learned."""
+        """Claims on the costs of one round and on the costs up to the target error."""
         history = result.comparisons[ALIKE]
         rounds = {
             name: _median_round(history, name) for name in history.policies if name != "ideal"
@@ -169,13 +169,14 @@ def _with_schedules(context: ExperimentContext, comparison: Comparison) -> Feder
 
 
 def _median_round(history: FederatedHistory, name: str) -> tuple[float, float]:
-    """Median seconds and joules of a round."""
+    """Median time, s, and energy, J, of a round."""
     costs = (history.median_cost(name, "airtime_s"), history.median_cost(name, "energy_j"))
     seconds, joules = (math.nan if cost is None else cost for cost in costs)
     return seconds, joules
 
 
 def _format_shares(rounds: dict[str, tuple[float, float]], name: str, of: str) -> str:
+    """Time and energy of a policy's round relative to another's, in percent."""
     return " and ".join(f"{a / b:.0%}" for a, b in zip(rounds[name], rounds[of], strict=True))
 
 
@@ -216,7 +217,7 @@ class MovieReviewsCosts(OtherDataCosts):
 
 
 def _few_transmit_claim(history: FederatedHistory, label: str, cost: Cost) -> Claim:
-    """Judge whether silencing workers costs less than ``pdx`` until the model has learned."""
+    """Claim that silencing workers costs less than ``pdx`` up to the target error."""
     target = LEARNED_AT * history.final_error("ideal")
     spent = {name: history.costs_to(name, target, cost) for name in (*_FEW_TRANSMIT, "pdx")}
     unit = "s" if cost == "airtime_s" else "J"
@@ -225,8 +226,8 @@ def _few_transmit_claim(history: FederatedHistory, label: str, cost: Cost) -> Cl
         median = history.median_cost_to(name, target, cost)
         rounds = history.median_cost_to(name, target, "rounds")
         if median is None or rounds is None:
-            missed = sum(math.isinf(value) for value in history.costs_to(name, target, cost))
-            return f"{name} not reached in {missed} of {len(history.policies[name])} runs"
+            failures = sum(math.isinf(value) for value in history.costs_to(name, target, cost))
+            return f"{name} not reached in {failures} of {len(history.policies[name])} runs"
         return f"{name} {median:.3g} {unit} in {rounds:.0f} rounds"
 
     shown = (name for name in history.policies if name not in ("ideal", *UNSELECTED))
@@ -239,7 +240,7 @@ def _few_transmit_claim(history: FederatedHistory, label: str, cost: Cost) -> Cl
 
 
 def _final_error_claim(history: FederatedHistory, label: str) -> Claim:
-    """Judge whether silencing workers ends with a higher error than ``pdx``."""
+    """Claim that silencing workers gives a higher final error than ``pdx``."""
     finals = {name: history.final_errors(name) for name in (*_FEW_TRANSMIT, "pdx")}
     return judge_claim(
         f"(ours) Silencing most workers ({', '.join(_FEW_TRANSMIT)}) ends with a higher error than "
@@ -250,7 +251,7 @@ def _final_error_claim(history: FederatedHistory, label: str) -> Claim:
 
 
 def _schedule_claim(history: FederatedHistory, label: str) -> Claim:
-    """Judge whether guaranteed delivery in a fifth of the rounds costs less than ``orth``."""
+    """Claim that a delivery rate of a fifth costs less than ``orth``."""
     target = LEARNED_AT * history.final_error("ideal")
     rivals = (SCHEDULE_FIFTH, Orthogonal.name)
     spent = [[history.costs_to(name, target, cost) for name in rivals] for cost in _COSTS]

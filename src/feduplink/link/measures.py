@@ -81,7 +81,7 @@ class AnyMeasure(ABC):
 
     @property
     def label(self) -> str:
-        """The symbol, or the name if there is no symbol."""
+        """Symbol, or else the name."""
         return self.symbol or self.name
 
     @classmethod

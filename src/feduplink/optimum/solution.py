@@ -159,6 +159,9 @@ class Optimum:
 
         Args:
             powers: powers on the same channels by name, (N, L) each, W.
+
+        Returns:
+            The optimum with the best powers.
         """
         batch = ChannelBatch.from_scenario(self.scenario, self.csi)
         solution = self.solution
@@ -169,7 +172,11 @@ class Optimum:
         return replace(self, solution=solution)
 
     def as_metrics(self) -> dict[str, Any]:
-        """The ``optimum`` entry of ``metrics.json``; infinite values are None."""
+        """Entry ``optimum`` of ``metrics.json``.
+
+        Returns:
+            Values by name; None for infinite values.
+        """
         verdict = self.solution.judgement.as_metrics()
         # The constraints hold exactly on these channels, without an estimation error.
         del verdict["shortfall_error"], verdict["verdict_channels"]

@@ -152,6 +152,9 @@ class Policy(ABC):
             scenario: the cell and its radio.
             context: channels to tune on, the problem and the seed.
             options: keyword arguments of :meth:`make` that ``open_options`` names.
+
+        Returns:
+            The policy.
         """
         return self
 
@@ -209,18 +212,31 @@ class Policy(ABC):
         return POLICIES.name_of(type(self))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Tensors that, with the scenario, restore the policy, by name."""
+        """Parameters of the policy as tensors.
+
+        Returns:
+            Tensors by name, from which and the scenario :meth:`from_tensors` restores the policy.
+        """
         return {}
 
     @classmethod
     def from_tensors(cls, scenario: Scenario, tensors: dict[str, Tensor]) -> Self:
-        """Restore a policy from its scenario and the result of :meth:`tensors`."""
+        """Inverse of :meth:`tensors`.
+
+        Args:
+            scenario: scenario of the policy.
+            tensors: tensors by name.
+
+        Returns:
+            The policy.
+        """
         return cls(scenario)
 
     def identity(self) -> dict[str, Any]:
-        """Name, scenario and checksum of the tensors, JSON-compatible.
+        """Identity of the policy: a federation can be resumed only with policies of equal identity.
 
-        A federation can be resumed only with policies of equal identity.
+        Returns:
+            Name, scenario and checksum of the tensors, JSON-compatible.
         """
         return {
             "name": self.registered_name,

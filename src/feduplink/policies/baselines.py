@@ -42,7 +42,14 @@ class SelectingPolicy(PowerPolicy):
 
     @abstractmethod
     def candidate_powers(self, csi: Tensor) -> Tensor:
-        """Powers before selection, (N, L, L) to (N, L), W."""
+        """Allocate powers before the selection.
+
+        Args:
+            csi: observed CSI, (N, L, L), in 1/W.
+
+        Returns:
+            Powers in [0, Pmax], (N, L), W.
+        """
 
 
 def select(power: Tensor, csi: Tensor, scenario: Scenario) -> Tensor:
@@ -152,7 +159,14 @@ class RandomPower(SelectingPolicy):
         return cls(scenario, seed=int(tensors["seed"]))
 
     def candidate_powers(self, csi: Tensor) -> Tensor:
-        """Uniform powers in [0, Pmax), (N, L, L) to (N, L), W."""
+        """Draw powers uniformly from [0, Pmax).
+
+        Args:
+            csi: observed CSI, (N, L, L), in 1/W; only its shape is used.
+
+        Returns:
+            Powers, (N, L), W.
+        """
         unit = torch.rand(csi.shape[:-1], generator=self._generator).to(csi)
         return unit * self.scenario.max_power.to(csi)
 
@@ -184,7 +198,14 @@ class Orthogonal(SelectingPolicy):
     colour, marker = "#FF5B00", "^"
 
     def candidate_powers(self, csi: Tensor) -> Tensor:
-        """min(Pmax, P_E,i) of all workers, (N, L, L) to (N, L), W."""
+        """Allocate min(Pmax, P_E,i) to all workers.
+
+        Args:
+            csi: observed CSI, (N, L, L), in 1/W.
+
+        Returns:
+            Powers, (N, L), W.
+        """
         direct = csi.diagonal(dim1=-2, dim2=-1)
         limit = largest_efficient_power(
             direct,

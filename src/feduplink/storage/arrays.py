@@ -81,7 +81,7 @@ class ArrayFile(ABC):
             The array, not yet read.
 
         Raises:
-            InputError: if there is no such array; :func:`reading_arrays` prepends the path.
+            InputError: if the file does not contain it; :func:`reading_arrays` prepends the path.
         """
         known = {array.name: array for array in self.arrays()}
         if name not in known:

@@ -77,7 +77,7 @@ def dataset_in(file: h5py.File, name: str) -> h5py.Dataset:
         The dataset.
 
     Raises:
-        InputError: if there is no such dataset in this file; in the form of :func:`reading_hdf5`.
+        InputError: if the file does not contain the dataset; in the form of :func:`reading_hdf5`.
     """
     parts = name.split("/")
     for depth in range(1, len(parts) + 1):

@@ -137,29 +137,56 @@ class LearningAlgorithm(ABC, Generic[R]):
 
     @abstractmethod
     def batches(self, epoch: int) -> Iterator[Any]:
-        """Draw the batches of an epoch one by one; epochs are counted from 0."""
+        """Draw the batches of an epoch.
+
+        Args:
+            epoch: number of the epoch, counted from 0.
+
+        Yields:
+            The batches.
+        """
 
     @abstractmethod
     def step(self, batch: Any) -> None:
-        """Take one step on a batch."""
+        """Take one step.
+
+        Args:
+            batch: a batch of :meth:`batches`.
+        """
 
     @abstractmethod
     def end_epoch(self, epoch: int) -> R:
-        """Validate and return the record of an epoch, counted from 0."""
+        """Validate at the end of an epoch.
+
+        Args:
+            epoch: number of the epoch, counted from 0.
+
+        Returns:
+            The record of the epoch.
+        """
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """All inputs of the training, JSON-compatible.
+        """Identity of the training: a run can be resumed only from a checkpoint of equal identity.
 
-        A run can be resumed only from a checkpoint of equal identity.
+        Returns:
+            All inputs of the training, JSON-compatible.
         """
 
     @abstractmethod
     def trained(self) -> Any:
-        """Result of the training, usually a policy, on the CPU."""
+        """Result of the training.
+
+        Returns:
+            Usually a policy, on the CPU.
+        """
 
     def weights(self) -> dict[str, Tensor]:
-        """Weights that the training would return if it ended now."""
+        """Weights that the training would return if it ended now.
+
+        Returns:
+            Weights by name.
+        """
         return self.network.state_dict()
 
     def state(self) -> Any:
@@ -172,7 +199,11 @@ class LearningAlgorithm(ABC, Generic[R]):
         return None
 
     def restore(self, state: Any) -> None:
-        """Restore the variables of :meth:`state`, whose tensors are on the network's device."""
+        """Restore the variables of :meth:`state`.
+
+        Args:
+            state: variables, with tensors on the device of the network.
+        """
 
 
 class TrainingCallback(Callback):
@@ -357,7 +388,11 @@ class Trainer(Generic[R]):
         return self.best
 
     def trained(self) -> Any:
-        """Result of the training, usually a policy, on the CPU."""
+        """Result of the training.
+
+        Returns:
+            Usually a policy, on the CPU.
+        """
         return self.algorithm.trained()
 
     def save(self, path: Path) -> None:

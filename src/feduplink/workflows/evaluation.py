@@ -203,7 +203,14 @@ class Evaluation(Result, Mapping[str, Outcome]):
         return comparison_table(self.judgements, self.scenario, self.optimum, self.remarks())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the objectives; without ``ax`` also participation and constraints."""
+        """Plot the objectives.
+
+        Args:
+            ax: matplotlib axes to draw in; None: a new figure, with participation and constraints.
+
+        Returns:
+            The axes of the objectives.
+        """
         from feduplink.reporting.comparison import plot_comparison, plot_objectives
 
         if ax is not None:

@@ -212,7 +212,7 @@ class FederatedComparison(Result, Mapping[str, "PolicyHistory"]):
         policies = self.history.policies
         if all(run.arrived for runs in policies.values() for run in runs):
             arrivals = plot_delivery(self.history)
-        else:  # only their numbers are known
+        else:  # histories with the numbers of arrivals only
             arrivals = plot_arrivals(
                 {name: [run.arrivals for run in runs] for name, runs in policies.items()}
             )

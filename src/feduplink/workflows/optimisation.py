@@ -147,7 +147,14 @@ class OptimumResult(Result):
         return comparison_table(judgements, self.scenario, self.optimum, notes)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the primal and the dual value against the evaluations of the dual function."""
+        """Plot the primal and the dual value against the evaluations of the dual function.
+
+        Args:
+            ax: matplotlib axes to draw in; None: a new figure, with the violation of constraints.
+
+        Returns:
+            The axes of the values.
+        """
         from feduplink.reporting.optimum import plot_duality, plot_values
 
         if ax is None:

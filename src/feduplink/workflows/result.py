@@ -30,7 +30,7 @@ RESULTS: dict[str, type[Result]] = {}
 
 RESULT_FILE = "result.safetensors"
 
-#: Units of the numbers in ``metrics.json``, CSV and tensor files, whatever is displayed.
+#: Units of the numbers in ``metrics.json``, CSV and tensor files, regardless of ``set_units``.
 FILE_UNITS = {
     "powers": "W (fields that end in dbw: dBW)",
     "times": "s",

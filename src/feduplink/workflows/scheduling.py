@@ -116,7 +116,7 @@ class Front(Result):
             The schedules, with time, energy, delivery rates and lower bound.
 
         Raises:
-            InputError: if there are no schedules for this price.
+            InputError: if ``kappa`` is another price.
         """
         if kappa not in self.schedules:
             accepted = ", ".join(f"{value:g}" for value in self.schedules)
@@ -175,7 +175,14 @@ class Front(Result):
         return TextTable("time and energy of a round", columns, rows, remarks, self.notes)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot mean energy against mean time of a round: a point per policy, or a line over κ."""
+        """Plot mean energy against mean time of a round: a point per policy, or a line over κ.
+
+        Args:
+            ax: matplotlib axes to draw in; None: a new figure.
+
+        Returns:
+            The axes.
+        """
         from feduplink.reporting.schedule import draw_front, plot_front
 
         if ax is None:

@@ -152,7 +152,7 @@ class Sweep(Result):
 
     @property
     def panels(self) -> list[tuple[Any, ...]]:
-        """Values of the second option as tuples; one empty tuple if there is no second option."""
+        """Values of the second option as tuples; one empty tuple without a second option."""
         return [(value,) for value in self.values(1)] if len(self.options) > 1 else [()]
 
     def get(self, policy: str, values: tuple[Any, ...], measure: str) -> float:
@@ -164,7 +164,7 @@ class Sweep(Result):
             measure: name of the measure.
 
         Returns:
-            The mean, in the unit of ``metrics.json``; NaN if there is no value.
+            The mean, in the unit of ``metrics.json``; NaN without a value.
         """
         found = [
             row.measures.get(measure, math.nan)

@@ -119,9 +119,15 @@ class TrainingRun(Result):
         return comparison_table(judgements, self.scenario, notes=self.notes)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the objective by epoch; without ``ax`` also the constraints.
+        """Plot the objective by epoch.
 
         For algorithms without validation, plot the quantity that was optimised, by step.
+
+        Args:
+            ax: matplotlib axes to draw in; None: a new figure, with the constraints.
+
+        Returns:
+            The axes.
         """
         from feduplink.reporting.training import plot_objective, plot_training_figure
 

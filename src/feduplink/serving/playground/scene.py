@@ -40,7 +40,7 @@ _SLIDERS = {
 }
 
 
-#: Price of energy of the schedule until it is changed, s/J, and the ends of its slider.
+#: Default price of energy of the schedule, s/J, and the range of its slider.
 KAPPA, _KAPPA_SPAN = 10.0, (0.0, 100.0)
 
 
