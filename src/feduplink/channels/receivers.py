@@ -15,7 +15,7 @@ def mrc_csi(channels: Tensor, covariance: Tensor | None = None) -> Tensor:
     """CSI of maximum-ratio combining (matched filter), w_i = h_i.
 
     Args:
-        channels: h, (..., L, n_R) complex, in units of σ/√W.
+        channels: h, (..., L, n_R) complex, in 1/√W.
         covariance: noise covariance C, (..., n_R, n_R); None: identity.
 
     Returns:
@@ -36,7 +36,7 @@ def mmse_csi(channels: Tensor, power_w: Tensor, covariance: Tensor | None = None
     suboptimal.
 
     Args:
-        channels: h, (..., L, n_R) complex, in units of σ/√W.
+        channels: h, (..., L, n_R) complex, in 1/√W.
         power_w: transmit powers p of the filter design, () or (L,), W.
         covariance: noise covariance C, (..., n_R, n_R); None: identity.
 
@@ -54,7 +54,7 @@ def filtered_csi(channels: Tensor, filters: Tensor, covariance: Tensor | None = 
     """CSI of given receive filters, H_ij = |w_iᴴ h_j|² / (w_iᴴ C w_i).
 
     Args:
-        channels: h, (..., L, n_R) complex, in units of σ/√W.
+        channels: h, (..., L, n_R) complex, in 1/√W.
         filters: w, (..., L, n_R) complex.
         covariance: noise covariance C, (..., n_R, n_R); None: identity.
 
@@ -69,7 +69,7 @@ def interference_covariance(channels: Tensor, power_w: Tensor) -> Tensor:
     """Covariance of noise and interfering users, C = I + Σ_u p_u g_u g_uᴴ.
 
     Args:
-        channels: channels g of the interfering users, (..., U, n_R) complex, in units of σ/√W.
+        channels: channels g of the interfering users, (..., U, n_R) complex, in 1/√W.
         power_w: their transmit powers p, (..., U), W.
 
     Returns:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 #: Measures shown by default, in order of preference.
 _DEFAULT_MEASURES = ("objective", "final_error")
-#: Labels of options and measures, whose own names are those of fields; others go by their names.
+#: Labels of options and measures whose field name is not suitable for display.
 _LABELS = {
     "pmax_dbw": "Pmax",
     "rate_min": "rate threshold",
@@ -63,7 +63,7 @@ _MEASURE_LABELS = {
     "rate_min": "mean rate of the worst worker",
     "energy_efficiency_min": "mean EE of the worst worker",
 }
-#: Units of fields that end so, and of the thresholds, in the package.
+#: Internal units of fields by the suffix of their name, and of further fields by name.
 _SUFFIXES = {"_m": "m", "_hz": "Hz", "_s": "s", "_j": "J", "_w": "W", "_db": "dB"}
 _RATE, _EE = "nats/s/Hz", "nats/s/Hz/W"
 _UNITS = {
@@ -225,7 +225,7 @@ class Sweep(Result):
         bracketed = any(cell.startswith("[") for _, *cells in rows for cell in cells)
         remarks = ["[ ]: infeasible, not to be compared with feasible values"] if bracketed else []
         shown_measure = self._measure_label(measure)
-        comma = "," * ("," in shown_measure)  # behind the unit
+        comma = "," * ("," in shown_measure)  # after the unit
         title = f"{shown_measure}{comma} against {self._option_label(self.options[0])}"
         return TextTable(title, columns, rows, remarks)
 
@@ -238,10 +238,10 @@ class Sweep(Result):
         return f"[{shown}]" if self.feasible(policy, at) is False else shown
 
     def _verdict(self, policy: str, points: Mapping[str, tuple[Any, ...]]) -> str:
-        """One word if the verdict is the same everywhere, else where it is which.
+        """The common verdict, or the values with a verdict other than feasible.
 
         Args:
-            policy: its name.
+            policy: name of the policy.
             points: values of the options by the displayed value of the first one.
         """
         where: dict[str, list[str]] = {}
@@ -256,14 +256,14 @@ class Sweep(Result):
         return "; ".join(f"{word} at {', '.join(vs)}" for word, vs in exceptions.items())
 
     def _option_unit(self, option: str) -> DisplayUnit:
-        """The unit in which values of an option are displayed."""
+        """Unit in which values of an option are displayed."""
         if option == "pmax_dbw":
             return DisplayUnit(power_unit(), offset=displayed_power(0.0))
         return self._unit(option)
 
     def _measure_unit(self, measure: str) -> DisplayUnit:
-        """The unit in which a measure is displayed."""
-        from feduplink.problem import objective_unit  # which imports torch
+        """Unit in which a measure is displayed."""
+        from feduplink.problem import objective_unit  # imported here, as it imports PyTorch
 
         if measure == "objective":
             varied = {"objective", "utility"} & set(self.options)
@@ -271,7 +271,7 @@ class Sweep(Result):
         return self._unit(measure)
 
     def _unit(self, name: str) -> DisplayUnit:
-        """The displayed unit of a field that states its unit, or that is a threshold."""
+        """Displayed unit of a field, from :data:`_UNITS` or the suffix of its name."""
         by_suffix = [unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix)]
         bandwidth = None if "bandwidth_hz" in self.options else self.scenario.bandwidth_hz
         return display_unit(_UNITS.get(name, "".join(by_suffix)), bandwidth)
@@ -285,15 +285,16 @@ class Sweep(Result):
         return self._measure_unit(measure).label(_label(measure, _MEASURE_LABELS), ", ")
 
     def _shown_values(self, place: int) -> dict[Any, str]:
-        """The values of the first or second option, as they are displayed."""
+        """Displayed values of the first or second option."""
         return {value: self._shown_value(place, value) for value in self.values(place)}
 
     def _shown_value(self, place: int, value: Any) -> str:
+        """Displayed value of the first or second option."""
         number = self._number(place, value)
         return str(value) if number is None else f"{number:.4g}"
 
     def _number(self, place: int, value: Any) -> float | None:
-        """A value of an option in its displayed unit; None for words and lists."""
+        """Value of an option in its displayed unit; None for texts and lists."""
         option = self.options[place]
         try:
             given = parse_power_dbw(str(value)) if option == "pmax_dbw" else float(value)
@@ -302,7 +303,7 @@ class Sweep(Result):
         return self._option_unit(option).displayed(given)
 
     def _panel_title(self, panel: Sequence[Any]) -> str:
-        """The value of the second option with its label, such as ``Pmax 10 dBm``."""
+        """Value of the second option with its label, such as ``Pmax 10 dBm``."""
         titles = []
         for value in panel:
             unit = self._option_unit(self.options[1])
@@ -326,7 +327,14 @@ class Sweep(Result):
         return axes
 
     def curves(self, measure: str) -> SweptCurves:
-        """The numbers of a plot, in displayed units."""
+        """Data of the plot of a measure.
+
+        Args:
+            measure: name of the measure.
+
+        Returns:
+            Means, ranges and verdicts by panel and policy, in displayed units.
+        """
         from feduplink.reporting.sweep import SweptCurves
 
         numbers = [self._number(0, value) for value in self.values(0)]
@@ -348,6 +356,7 @@ class Sweep(Result):
         )
 
     def _point(self, policy: str, at: tuple[Any, ...], measure: str) -> SweptPoint:
+        """Mean, range and verdict of a policy at one combination of values."""
         from feduplink.reporting.sweep import SweptPoint
 
         unit = self._measure_unit(measure)
@@ -418,7 +427,7 @@ class Sweep(Result):
 
 
 def _label(name: str, labels: Mapping[str, str]) -> str:
-    """The label of an option or a measure; by default its name without unit, in words."""
+    """Label of an option or a measure; by default its name in words, without the unit."""
     if name in labels:
         return labels[name]
     for suffix in _SUFFIXES:
