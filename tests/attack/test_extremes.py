@@ -58,7 +58,7 @@ def test_verdicts_near_the_threshold_are_rarely_wrong():
 
 
 def test_the_optimum_of_no_channels_is_refused():
-    with pytest.raises(InputError, match="no channels"):
+    with pytest.raises(InputError, match="0 channels were given"):
         find_optimum(Scenario(workers=2), torch.ones(0, 2, 2))
 
 

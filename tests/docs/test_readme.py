@@ -44,30 +44,36 @@ def runs(printed: list[tuple[Block, str]], directory: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_table_is_that_of_its_command(runs: Path):
-    said = rows(PAGE.read_text("utf-8"))
-    made = rows((runs / "policies/comparison.md").read_text("utf-8"))
-    assert made.keys() <= said.keys()
-    wrong = {name: differences(said[name], cells) for name, cells in made.items()}
+@pytest.mark.parametrize(("number", "run"), [(0, "default"), (1, "x8")])
+def test_a_table_is_that_of_its_command(runs: Path, number: int, run: str):
+    shown = rows(_tables()[number])
+    made = rows((runs / run / "comparison.md").read_text("utf-8"))
+    assert made.keys() == shown.keys()
+    wrong = {name: differences(shown[name], cells) for name, cells in made.items()}
     assert {name: found for name, found in wrong.items() if found} == {}
-    assert said["pdx"].split("|")[-1].startswith(" feasible ")
+    for name, cells in made.items():
+        assert cells.split("|")[-1].strip() == shown[name].split("|")[-1].strip(), name
 
 
 @pytest.mark.slow
-def test_the_optimum_is_as_said(runs: Path):
-    """How far its proof gets in its seconds depends on the machine."""
-    optimum = json.loads((runs / "optimum" / METRICS_FILE).read_text("utf-8"))["optimum"]
-    [(said, bound)] = re.findall(r"reach (0\.\d+), and no\w* .*?exceeds? (0\.\d+)", _prose())
-    assert float(said) == pytest.approx(optimum["objective"], abs=1e-4)
-    assert optimum["objective"] <= min(float(bound), optimum["upper_bound"])
+def test_the_bound_under_strong_interference_is_as_said(runs: Path):
+    optimum = json.loads((runs / "x8" / METRICS_FILE).read_text("utf-8"))["optimum"]
+    [said] = re.findall(r"reaches 0\.86 of at most (0\.\d+)", _prose())
+    assert float(said) == pytest.approx(optimum["upper_bound"], abs=6e-4)
 
 
 def _prose() -> str:
     return " ".join(PAGE.read_text("utf-8").split())
 
 
+def _tables() -> list[str]:
+    """The tables of policies, in order."""
+    tables = re.findall(r"(?:^\|.*\n)+", PAGE.read_text("utf-8"), re.MULTILINE)
+    return [table for table in tables if table.startswith("| policy |")]
+
+
 def test_the_readme_is_short_and_names_the_paper_near_the_top():
     text = PAGE.read_text("utf-8")
     assert len(text.splitlines()) <= 160
     title = "Learning to Transmit with Provable Guarantees in Wireless Federated Learning"
-    assert title in " ".join(text[:800].split())
+    assert title in " ".join(text[:1100].split())

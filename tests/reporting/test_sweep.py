@@ -50,7 +50,7 @@ def test_points_are_at_their_values_in_dbm_with_their_verdicts():
     assert marks[30, 0.0][0] == "x"
     texts = written(drawing)
     assert "Pmax, dBm" in texts
-    assert "How does the objective change with Pmax, and who is feasible?" in texts
+    assert "How does the objective change with Pmax, and which policies are feasible?" in texts
     assert {"feasible", "infeasible", "silent", "max (full power)"} <= set(texts)
 
 

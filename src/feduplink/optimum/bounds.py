@@ -143,19 +143,20 @@ class DistributionBound:
             "channels": self.channels,
         }
 
-    def sentence(self, unit: DisplayUnit, *, recorded: bool = False) -> str:
+    def sentence(self, unit: DisplayUnit | None = None, *, recorded: bool = False) -> str:
         """The bound and its assumptions, in a sentence.
 
         Args:
-            unit: in which the objective is displayed.
+            unit: in which the objective is displayed; None for that of the package.
             recorded: the channels are recorded and not drawn.
         """
+        bound = (unit or DisplayUnit("")).text(self.upper_bound, ".4f")
         assumed = "the recorded channels are independent draws and " if recorded else ""
         return (
             f"With {self.confidence:.4g} confidence over the draw of {self.channels} channels: no "
             "policy that meets the constraints on the whole distribution of channels has an "
-            f"objective above {unit.text(self.upper_bound, '.4f')} there, provided that {assumed}"
-            f"no direct gain exceeds {self.strongest:.3g}, ten times the largest seen."
+            f"objective above {bound} there, provided that {assumed}no direct gain exceeds "
+            f"{self.strongest:.3g}, ten times the largest seen."
         )
 
 

@@ -47,7 +47,7 @@ _MIN_RATIO = 0.01
 #: Margin on both sides of the marks, as a share of their range: of objectives, and of ratios.
 _MARGIN, _RATIO_MARGIN = 0.12, 0.2
 #: Least factor between the marks and the ends of an axis of ratios.
-_LEAST_RATIO_ROOM = 1.1
+_MIN_RATIO_FACTOR = 1.1
 #: Ticks of an axis of ratios, the first of these of which two to five are on the axis.
 _RATIO_TICKS: tuple[tuple[float, ...], ...] = (
     (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
@@ -434,8 +434,8 @@ def _plot_ratios(
     ]
     _mark(axes, rows, drawn)
     known = [1.0, *(ratio for ratio in drawn if math.isfinite(ratio))]
-    room = max((max(known) / min(known)) ** _RATIO_MARGIN, _LEAST_RATIO_ROOM)
-    low, high = min(known) / room, max(known) * room
+    factor = max((max(known) / min(known)) ** _RATIO_MARGIN, _MIN_RATIO_FACTOR)
+    low, high = min(known) / factor, max(known) * factor
     axes.set_xlim(low, high)
     axes.set_xticks(_ratio_ticks(low, high))
     axes.xaxis.set_major_formatter("{x:g}")

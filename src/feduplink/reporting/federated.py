@@ -420,7 +420,7 @@ def _scale_costs(axes: Any) -> None:
 
 
 def _legend_below(drawing: Any, histories: Iterable[FederatedHistory]) -> None:
-    """Below the panels, where no curve runs: every policy, and what is shaded."""
+    """Draw the legend of all policies and of the shading below the panels."""
     handles: dict[str, Any] = {}
     panels: dict[str, set[str]] = {}
     for axes in drawing.axes:

@@ -395,8 +395,8 @@ def set_objective_scale(
     low, high = _stretched(known.min()), _stretched(known.max())
     if not low < high:
         return False
-    room = margin * (high - low)
-    ends = (low - room, high + room)
+    padding = margin * (high - low)
+    ends = (low - padding, high + padding)
     getattr(axes, f"set_{which}scale")("function", functions=(_stretched, _shrunk))
     getattr(axes, f"set_{which}lim")(*map(_shrunk, ends))
     axis = getattr(axes, f"{which}axis")

@@ -38,7 +38,7 @@ class SweptPoint:
         low: smallest value of a seed.
         high: largest value of a seed.
         feasible: whether the constraints hold; None if inconclusive.
-        is_silent: whether nobody transmits.
+        is_silent: whether no worker ever transmits.
     """
 
     mean: float
@@ -79,7 +79,7 @@ class SweptCurves:
         """The question that the figure answers."""
         measure, option = (text.partition(",")[0] for text in (self.measure, self.option))
         if self.has_verdicts:
-            return f"How does the {measure} change with {option}, and who is feasible?"
+            return f"How does the {measure} change with {option}, and which policies are feasible?"
         return f"How does the {measure} change with {option}?"
 
 

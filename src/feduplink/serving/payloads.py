@@ -33,10 +33,11 @@ MAX_SCHEDULE_SIZE = 2**20
 _Row = Annotated[
     list[Annotated[float, Field(gt=0, le=MAX_GAIN)]], Field(min_length=1, fail_fast=True)
 ]
-_Matrix = Annotated[list[_Row], Field(min_length=1, fail_fast=True)]
-_Matrices = Annotated[list[_Matrix], Field(min_length=1, fail_fast=True)]
+#: H of one channel, row by row.
+Matrix = Annotated[list[_Row], Field(min_length=1, fail_fast=True)]
+_Matrices = Annotated[list[Matrix], Field(min_length=1, fail_fast=True)]
 _Csi = Annotated[
-    _Matrix | _Matrices,
+    Matrix | _Matrices,
     Field(
         union_mode="left_to_right",
         description="H, (L, L) or (N, L, L), in 1/W: gains divided by the noise power. GET "

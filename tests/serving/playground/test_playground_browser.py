@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from chromium import DESKTOP, PHONE, opened_page
+from chromium import DESKTOP, PHONE, opened_page, serious_findings
 
 from .conftest import answer, fastapi, httpx, served
 
@@ -76,7 +76,7 @@ def _scene(url: str) -> dict:
         "rate_min": float(parts["rate"]),
         "ee_min": float(parts["ee"]),
         "seed": int(parts["seed"]),
-        "kappa": float(parts["kappa"]),
+        "kappa": float(parts.get("kappa", 10)),
     }
 
 
@@ -254,6 +254,58 @@ def test_the_keyboard_alone_does_the_same(browser, playground: str):
         keys.press("ArrowRight")
         assert _settled(page)["pmax_dbw"] == before["pmax_dbw"] + 1
         assert re.match(r"pdx: objective 0\.\d+, .* s and .* J\.", page.inner_text("#live"))
+
+
+@pytest.mark.parametrize("text", ["[[9e5, 2e3], [4e3, 3e6]]", "9e5, 2e3\n4e3 ; 3e6\n"])
+def test_an_own_channel_is_pasted(browser, playground: str, text: str):
+    with _opened(browser, playground) as page:
+        _settled(page)
+        page.locator("#own summary").click()
+        page.locator("#own-text").fill(text)
+        page.get_by_text("Use this H").click()
+        scene = _settled(page)
+        assert len(scene["workers"]) == 2
+        own = {**scene, "csi": [[9e5, 2e3], [4e3, 3e6]]}
+        assert _full_power(page) == _full_power_of(answer(playground, own))
+        page.get_by_text("Back to the cell").click()
+        scene = _settled(page)
+        assert _full_power(page) == _full_power_of(answer(playground, scene))
+
+
+def _full_power(page: Page) -> dict[str, list[float]]:
+    """The bars of full power, which needs no multipliers that are still being found."""
+    return _bars(page)["max"]
+
+
+def _full_power_of(found: dict) -> dict[str, list[float]]:
+    (row,) = [row for row in found["policies"] if row["name"] == "max"]
+    return {name: row[name] for name in MEASURES}
+
+
+def test_an_own_channel_that_is_not_one_is_refused_in_a_sentence(browser, playground: str):
+    with _opened(browser, playground, expected=("422",)) as page:
+        _settled(page)
+        page.locator("#own summary").click()
+        for text, sentence in (
+            ("[[1, 2]", "not JSON"),
+            ("a,b\n1,2", "numbers only"),
+            ("1,2\n3", "square"),
+        ):
+            page.locator("#own-text").fill(text)
+            page.get_by_text("Use this H").click()
+            assert sentence in page.inner_text("#own-note")
+        page.locator("#own-text").fill("1,-2\n3,4")
+        page.get_by_text("Use this H").click()
+        page.wait_for_function("() => !document.getElementById('trouble').hidden")
+        assert "greater than 0" in page.inner_text("#trouble")
+
+
+def test_axe_has_no_serious_finding(browser, playground: str):
+    with opened_page(browser, playground, PHONE, bypass_csp=True) as (page, _):
+        page.wait_for_selector('#outcome[aria-busy="false"] .card')
+        for summary in page.locator("summary").all():
+            summary.click()
+        assert serious_findings(page) == []
 
 
 @pytest.mark.slow

@@ -82,6 +82,13 @@ def _changed(scene: dict, path: tuple, value: object) -> dict:
         (("ee_min",), 1e9, "ee_min must be 0 to 150; got 1e+09"),
         (("seed",), 2**32, "less than or equal to 4294967295"),
         (("seed",), 1.5, "valid integer"),
+        (("kappa",), 101.0, "kappa must be 0 to 100; got 101"),
+        (("csi",), [[1.0] * 8] * 7, "got 7 rows of 8 numbers"),
+        (("csi",), [[1.0] * 7] * 7, "each of the 8 workers; got 7 rows of 7 numbers"),
+        (("csi",), [[-1.0] * 8] * 8, "greater than 0"),
+        (("csi",), [[math.nan] * 8] * 8, "finite number"),
+        (("csi",), [[1e-39] * 8] * 8, "32 bits"),
+        (("csi",), [[1e39] * 8] * 8, "less than or equal to 34028"),
         (("colour",), "red", "Extra inputs are not permitted"),
     ],
 )

@@ -126,3 +126,12 @@ def test_a_setting_changes_its_own_fields_of_the_scenario(ids: tuple[int, ...]):
     assert (scenario.pmax_dbw, scenario.interference) == (-30.0, 2.0)
     assert scenario.antennas == base.antennas
     assert float(scenario.worker_weights.sum()) == pytest.approx(1)
+
+
+def test_an_own_channel_takes_the_place_of_that_of_the_positions():
+    own = [[9e5, 2e3], [4e3, 3e6]]
+    places = {0: PLACES[0], 1: PLACES[1]}
+    channel = SceneChannel(Scenario())
+    assert channel.csi(scene_of(places, csi=own)).tolist() == own
+    doubled = channel.csi(scene_of(places, csi=own, interference=2.0))
+    assert doubled.tolist() == [[9e5, 4e3], [8e3, 3e6]]

@@ -11,6 +11,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.staticfiles import StaticFiles
 
+from feduplink.errors import InputError
 from feduplink.policies import PowerPolicy, shipped_network
 from feduplink.scenario import Scenario
 from feduplink.serving.payloads import Refusal
@@ -81,7 +82,10 @@ def playground_router(scenario: Scenario, trained: Sequence[PowerPolicy] = ()) -
         if (problem := first.limits.problem(scene)) is not None:
             raise HTTPException(422, problem)
         status = settings.status(Setting.from_scene(scene))
-        return SceneEvaluation(scene, scenario, channel, status).answer(network, trained)
+        try:
+            return SceneEvaluation(scene, scenario, channel, status).answer(network, trained)
+        except InputError as error:  # gains that 32 bits do not hold
+            raise HTTPException(422, str(error)) from None
 
     files = StaticFiles(packages=[(__package__, "web")])
 

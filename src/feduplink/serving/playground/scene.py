@@ -22,7 +22,7 @@ from feduplink.errors import InputError
 from feduplink.randomness import torch_generator
 from feduplink.registry import CHANNEL_MODELS
 from feduplink.scenario import Scenario, data_sizes
-from feduplink.serving.payloads import StrictRequest
+from feduplink.serving.payloads import MAX_GAIN, Matrix, StrictRequest
 
 #: Maximum number of workers; also the number of different worker ids.
 MAX_WORKERS = 64
@@ -77,6 +77,11 @@ class Scene(RadioSetting):
     workers: list[SceneWorker] = Field(min_length=1, max_length=MAX_WORKERS)
     seed: int = Field(ge=0, le=_MAX_SEED, strict=False, description="Seed of the fading")
     kappa: float = Field(default=KAPPA, description="Price of energy of the schedule, s/J")
+    csi: Matrix | None = Field(
+        default=None,
+        description="H (L, L) in 1/W instead of that of the positions, H[i][j] from worker j to "
+        "the receive filter of worker i",
+    )
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -130,7 +135,7 @@ class SceneLimits(BaseModel):
         for name, value, span in values:
             if not span.least <= value <= span.most:
                 return f"{name} must be {span.least:g} to {span.most:g}; got {value:g}."
-        return None
+        return None if scene.csi is None else _csi_problem(scene.csi, workers, scene.interference)
 
 
 class Station(BaseModel):
@@ -154,6 +159,7 @@ class FirstScene(BaseModel):
         """The scenario's workers, at most :data:`MAX_WORKERS`, at random positions in its cell."""
         workers = min(scenario.workers, MAX_WORKERS)
         side = scenario.cell_side_m
+        own: dict[str, Any] = {name: _number(getattr(scenario, name)) for name in _SLIDERS}
         positions = worker_positions(1, workers, side, torch_generator(0, "cell"))[0].round()
         stations = base_station_positions(scenario.base_stations, side)
         return cls(
@@ -165,7 +171,7 @@ class FirstScene(BaseModel):
                     for number, (x, y) in enumerate(positions.tolist())
                 ],
                 seed=0,
-                **{name: _number(getattr(scenario, name)) for name in _SLIDERS},
+                **own,
             ),
             model_weights=MODEL_WEIGHTS,
             bandwidth_hz=scenario.bandwidth_hz,
@@ -221,6 +227,9 @@ class SceneChannel:
 
     def csi(self, scene: Scene) -> Tensor:
         """H of the scene including the interference factor, (L, L) float64, in 1/W."""
+        if scene.csi is not None:
+            own = torch.tensor(scene.csi, dtype=torch.float64)
+            return scale_interference(own, scene.interference)
         fading, shadowing = self._fading(scene)
         gain = self._model.path_gain(self.distances_m(scene)[None]) * shadowing
         csi = matched_filter_csi(fading, gain, gain.argmax(-1), self._scenario.noise_power_w)
@@ -235,6 +244,21 @@ class SceneChannel:
             coefficients.append(rayleigh(links, generator))
             shadowing.append(shadowing_gain(links[:1], self._model.shadowing_std_db, generator))
         return torch.stack(coefficients)[None].double(), torch.stack(shadowing)[None].double()
+
+
+def _csi_problem(csi: list[list[float]], workers: int, interference: float) -> str | None:
+    """Why a matrix of a scene is refused, in one sentence; None if it is not."""
+    columns = sorted({len(row) for row in csi})
+    if [len(csi)] != columns or len(csi) != workers:
+        lengths = " or ".join(map(str, columns))
+        return (
+            f"csi must have a row and a column for each of the {workers} workers; got {len(csi)} "
+            f"rows of {lengths} numbers."
+        )
+    largest = interference * max(map(max, csi))
+    if largest > MAX_GAIN:
+        return f"csi times interference must be at most {MAX_GAIN:g}; got {largest:g}."
+    return None
 
 
 def check_playable(scenario: Scenario) -> None:

@@ -3,6 +3,7 @@
 import { Cards } from "./bars.js";
 import { CellMap } from "./map.js";
 import { bits, dBm, digits, listed, megabits, three, useBandwidth } from "./numbers.js";
+import { OwnChannel } from "./own.js";
 import { freeNumber, fromHash, toHash } from "./scene.js";
 import { firstScene, Refused, SceneRequests, useToken } from "./service.js";
 import { Sliders } from "./sliders.js";
@@ -39,10 +40,15 @@ class Page {
       this.scene[field] = value;
       this.changed(when);
     });
+    this.own = new OwnChannel(byId, (rows, when) => this.useOwn(rows, when), (when) => {
+      this.leaveOwn();
+      this.changed(when);
+    });
     byId("weights").textContent = start.model_weights.toLocaleString("en");
     byId("add").addEventListener("click", (event) => this.add(event.timeStamp));
     byId("remove").addEventListener("click", (event) => this.remove(this.selected, event.timeStamp));
     byId("redraw").addEventListener("click", (event) => {
+      this.leaveOwn();
       this.scene.seed = crypto.getRandomValues(new Uint32Array(1))[0];
       this.changed(event.timeStamp);
     });
@@ -88,20 +94,49 @@ class Page {
     this.changed(when);
   }
 
+  /** The figures of a channel of the user's own, for as many workers as it has rows. */
+  useOwn(rows, when) {
+    const { workers } = this.scene;
+    if (rows.length > this.start.limits.workers) {
+      this.own.say(`H may have at most ${this.start.limits.workers} workers; got ${rows.length}.`);
+      return;
+    }
+    workers.length = Math.min(workers.length, rows.length);
+    while (workers.length < rows.length) this.enter();
+    if (!workers.some((w) => w.id === this.selected)) this.selected = workers[0].id;
+    this.scene.csi = rows;
+    this.own.show(true);
+    this.changed(when);
+  }
+
+  leaveOwn() {
+    if (!this.scene.csi) return;
+    delete this.scene.csi;
+    this.own.show(false);
+    this.own.say("The figures are those of the cell again.");
+  }
+
   add(when) {
+    this.leaveOwn();
+    this.selected = this.enter();
+    this.changed(when);
+    this.map.focus(this.selected);
+  }
+
+  /** A new worker somewhere in the cell; returns its id. */
+  enter() {
     const half = this.start.limits.half_side_m;
     const anywhere = () => Math.round((2 * Math.random() - 1) * half);
     const id = freeNumber(this.scene.workers);
     this.scene.workers.push({ id, x_m: anywhere(), y_m: anywhere() });
     this.scene.workers.sort((a, b) => a.id - b.id);
-    this.selected = id;
-    this.changed(when);
-    this.map.focus(id);
+    return id;
   }
 
   remove(id, when) {
     const index = this.scene.workers.findIndex((w) => w.id === id);
     if (index < 0 || this.scene.workers.length === 1) return;
+    this.leaveOwn();
     const onMap = document.activeElement?.closest?.("#map");
     this.scene.workers.splice(index, 1);
     this.selected = this.scene.workers[Math.min(index, this.scene.workers.length - 1)].id;
@@ -156,8 +191,9 @@ class Page {
     if (index >= 0) {
       const about = this.answer.workers[index];
       byId("worker-title").textContent = `Worker ${this.selected + 1}`;
+      const far = scene.csi ? "" : `${digits(about.distance_m, 0)} m from its base station; `;
       byId("worker-about").textContent =
-        `${digits(about.distance_m, 0)} m from its base station; ${digits(about.snr_db, 1)} dB over the noise ` +
+        `${far}${digits(about.snr_db, 1)} dB over the noise ` +
         `if alone at full power; weight ${digits(about.weight, 3)}.`;
       showWorker(byId("worker"), scene, this.answer, index);
     }
