@@ -118,7 +118,7 @@ def test_federate_takes_the_bits_of_its_own_model(run: Run, tmp_path: Path):
         (("--time-max-s", "nan"), "time_max_s: "),
         (("--energy-max-j", "1,,2"), "energy-max-j: 2 values"),
         (("--model-bits", "inf"), "model_bits: "),
-        (("--energy-max-j", 0.1, "--compute-energy-j-per-bit", 1e-6), "above 1.27235, which the"),
+        (("--energy-max-j", 0.1, "--compute-energy-j-per-bit", 1e-6), "above 1.27235, the comp"),
         (("--time-max-s", 1e-6), "rate_min: Input should be less than or equal to 40"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_report_is_made_anew_and_is_no_run(run: Run, tmp_path: Path, compared:
 
 def test_a_run_is_not_overwritten(run: Run, compared: Path):
     before = (compared / "metrics.json").read_bytes()
-    assert "holds a run" in refused(run("report", compared, "--out", compared))
+    assert "contains a run" in refused(run("report", compared, "--out", compared))
     assert (compared / "metrics.json").read_bytes() == before
     assert not (compared / "report.html").exists()
 

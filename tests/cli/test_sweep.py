@@ -86,7 +86,7 @@ def test_commands_without_policies_have_figures(run: Run, tmp_path: Path):
         (("interference",), EVALUATE, ("vary", "one or more")),
         (("seed", 1), ("report", "here"), ("report has no scenario to vary",)),
         (("seed", 1), ("evalute",), ("did you mean evaluate?",)),
-        (("seed", 1), (*EVALUATE, "--out", "here"), ("--out", "before the --")),
+        (("seed", 1), (*EVALUATE, "--out", "here"), ("--out", "after the --")),
     ],
 )
 def test_what_cannot_be_swept_is_refused_before_anything_is_run(

@@ -126,7 +126,7 @@ def test_interrupt_before_the_first_checkpoint_promises_nothing(run: Run):
     with report_to(Interrupt(after=1)):
         ended = run("train", "--policy", "pdg", *QUICK)
     assert ended.status == 130
-    assert "no checkpoint yet" in ended.err
+    assert "No checkpoint has been written yet" in ended.err
 
 
 def test_thresholds_that_shut_everybody_out_are_refused(run: Run, tmp_path: Path):

@@ -52,7 +52,7 @@ evaluate --policies max --device cuda:99                 : cuda:99
 evaluate --optimum soon                                 : only options
 evaluate --rate-min 0.7,0.6                             : 8 workers
 evaluate --rate-min high                                : rate_min
-evaluate --rate-min 0.7 --time-max-s 5                  : twice
+evaluate --rate-min 0.7 --time-max-s 5                  : both given
 evaluate --model-bits 5                                 : time-max-s
 evaluate --constraints psr=1                            : constraints
 evaluate --constraints ps>=1                            : did you mean psr?
