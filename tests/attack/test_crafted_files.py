@@ -82,7 +82,7 @@ def test_pipes_and_large_files_are_refused_as_scenarios(tmp_path: Path):
     with pytest.raises(InputError, match="not a regular file"):
         Scenario.load(tmp_path / "a.yaml")
     (tmp_path / "b.yaml").write_bytes(b"#" * (2 << 20))
-    with pytest.raises(InputError, match="accepted: no more than"):
+    with pytest.raises(InputError, match="accepted: at most"):
         Scenario.load(tmp_path / "b.yaml")
 
 
