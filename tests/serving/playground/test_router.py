@@ -87,7 +87,7 @@ def _changed(scene: dict, path: tuple, value: object) -> dict:
         (("csi",), [[1.0] * 7] * 7, "each of the 8 workers; got 7 rows of 7 numbers"),
         (("csi",), [[-1.0] * 8] * 8, "greater than 0"),
         (("csi",), [[math.nan] * 8] * 8, "finite number"),
-        (("csi",), [[1e-39] * 8] * 8, "32 bits"),
+        (("csi",), [[1e-39] * 8] * 8, "the range of float32"),
         (("csi",), [[1e39] * 8] * 8, "less than or equal to 34028"),
         (("colour",), "red", "Extra inputs are not permitted"),
     ],
