@@ -18,7 +18,8 @@ PAGES := README.md $(wildcard docs/*.md docs/*/*.md)
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # What needs the extras: packages, and further tests.
 EXTRAS := $(wildcard $(foreach name,export flower proofs serving,tests/$(name) src/feduplink/$(name))) \
-    src/feduplink/channels/sionna.py tests/channels/test_sionna.py tests/link/test_bler.py \
+    src/feduplink/channels/sionna.py src/feduplink/workflows/exporting.py \
+    tests/channels/test_sionna.py tests/link/test_bler.py \
     tests/cli/test_check.py tests/cli/test_export.py \
     tests/cli/test_serve.py tests/docs/test_flower_page.py tests/docs/test_site.py
 # Tests whose outcome must not depend on the order of floating-point operations.
